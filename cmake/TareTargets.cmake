@@ -1,0 +1,23 @@
+# How a target of ours is declared: one place for warnings, include root and language level.
+
+# Interface target with the warnings our own code must be free of. Headers of packages are system headers.
+add_library(tare_warnings INTERFACE)
+target_compile_options(tare_warnings INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Werror)
+
+# tare_library(NAME SOURCES ... PUBLIC libs ... PRIVATE libs ...): static library NAME, includes from the repository root.
+function(tare_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE} tare_warnings)
+endfunction()
+
+# tare_test(NAME SOURCES ... LIBS ...): GoogleTest program, each TEST registered with ctest.
+function(tare_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main tare_warnings)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(${name} PRIVATE TARE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TARE_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+endfunction()

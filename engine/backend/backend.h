@@ -1,0 +1,69 @@
+// The interface of a backend: one sequence, one model, four things it does (prefill, verify, commit, say what it
+// reads).
+//
+// Words: the *frontier* F is how many tokens the caches have absorbed. Tokens given to prefill are absorbed at once.
+// verify runs T tokens at positions F..F+T-1 and leaves everything committed untouched; commit(m) absorbs the first m
+// of them (0 <= m <= T), after which the state is that of a sequence of F+m tokens, bit for bit as if they had come
+// alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/backend/options.h"
+#include "engine/backend/weight_inventory.h"
+#include "engine/checkpoint/checkpoint.h"
+
+namespace tare::engine {
+
+// Receives intermediate results of prefill. Empty spans are not filled.
+struct PrefillCapture {
+  std::span<float> logits;               // [T, vocab_size]
+  std::vector<std::span<float>> hidden;  // layer_count + 1 of [T, hidden_size]: 0 the embedding, i the residual
+                                         // stream after layer i-1, the last one after the final norm
+};
+
+struct VerifyOutput {
+  std::span<const float> logits;  // [T, vocab_size], FP32; valid until the next call
+  std::span<const float> hidden;  // [T, hidden_size] after the final norm, FP32; valid until the next call
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  [[nodiscard]] virtual const ModelConfig& config() const = 0;
+  [[nodiscard]] virtual const EngineOptions& options() const = 0;
+
+  // Empties caches and sets the state to zero: frontier 0.
+  virtual void reset() = 0;
+  [[nodiscard]] virtual std::int64_t frontier() const = 0;
+  // How many tokens the caches can hold (option context, or the model's maximum).
+  [[nodiscard]] virtual std::int64_t capacity() const = 0;
+
+  // Absorbs T >= 1 tokens in chunks of options().prefill.chunk. Returns the logits [vocab_size] after the last token,
+  // valid until the next call. Throws Error (input): a token outside the vocabulary, capacity exceeded;
+  // Error (invalid): logits that are not finite, position named.
+  virtual std::span<const float> prefill(std::span<const std::int32_t> tokens, const PrefillCapture& capture) = 0;
+  std::span<const float> prefill(std::span<const std::int32_t> tokens) { return prefill(tokens, {}); }
+
+  // One pass over T >= 1 tokens (a chain). Errors as prefill's.
+  virtual VerifyOutput verify(std::span<const std::int32_t> tokens) = 0;
+  // Absorbs the first `count` tokens of the last verify. May be called once a verify.
+  virtual void commit(int count) = 0;
+
+  // Recurrent state of a GDN layer, [linear_value_heads, dk, dv] FP32, as after the frontier's last token.
+  [[nodiscard]] virtual std::vector<float> recurrent_state(std::int64_t layer) const = 0;
+
+  // Bytes of a round of `width` tokens when the caches hold `context` tokens.
+  [[nodiscard]] virtual WeightInventory inventory(std::int64_t context, std::int64_t width) const = 0;
+
+  // What runs: {"backend": "cpu", "instruction_set": "AVX3_ZEN4", "threads": 2, ...}, for records.
+  [[nodiscard]] virtual Json description() const = 0;
+};
+
+}  // namespace tare::engine

@@ -1,0 +1,295 @@
+#include "engine/backend/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+
+namespace tare::engine {
+namespace {
+
+template <class Enum>
+struct Word {
+  const char* text;
+  Enum value;
+};
+
+constexpr std::array<Word<WeightFormat>, 3> kWeightFormats = {
+    {{"bf16", WeightFormat::kBF16}, {"q8", WeightFormat::kQ8}, {"q4", WeightFormat::kQ4}}};
+constexpr std::array<Word<ActivationFormat>, 2> kActivationFormats = {
+    {{"fp32", ActivationFormat::kFP32}, {"q8", ActivationFormat::kQ8}}};
+constexpr std::array<Word<CacheFormat>, 2> kCacheFormats = {
+    {{"fp32", CacheFormat::kFP32}, {"bf16", CacheFormat::kBF16}}};
+constexpr std::array<Word<GdnForm>, 2> kGdnForms = {
+    {{"recurrent", GdnForm::kRecurrent}, {"chunked", GdnForm::kChunked}}};
+constexpr std::array<Word<HandicapPlace>, 2> kHandicapPlaces = {
+    {{"none", HandicapPlace::kNone}, {"host", HandicapPlace::kHost}}};
+constexpr std::array<Word<PerturbPlace>, 2> kPerturbPlaces = {
+    {{"none", PerturbPlace::kNone}, {"logits", PerturbPlace::kLogits}}};
+constexpr std::array<Word<TensorClass>, 5> kTensorClasses = {{{"attention", TensorClass::kAttention},
+                                                              {"gdn", TensorClass::kGdn},
+                                                              {"mlp", TensorClass::kMlp},
+                                                              {"head", TensorClass::kHead},
+                                                              {"mtp", TensorClass::kMtp}}};
+
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;  // far beyond any context we can hold
+constexpr std::int64_t kMostThreads = 1024;                  // beyond any machine; stops a mistyped number
+constexpr std::int64_t kMostSpinNs = 10'000'000'000;         // ten seconds a round
+
+template <class Table>
+std::vector<std::string> texts_of(const Table& table) {
+  std::vector<std::string> texts;
+  for (const auto& word : table) texts.emplace_back(word.text);
+  return texts;
+}
+
+template <class Table, class Enum>
+std::string text_of(const Table& table, Enum value) {
+  for (const auto& word : table)
+    if (word.value == value) return word.text;
+  throw internal_error("an option's value has no name");
+}
+
+template <class Table>
+auto value_of(const Table& table, const std::string& text) {
+  for (const auto& word : table)
+    if (text == word.text) return word.value;
+  throw internal_error("an option's name has no value");
+}
+
+// One option: how it is called, read and printed. `path` is "group.key", or "key" at the top.
+struct Field {
+  std::string path;
+  std::string type;
+  std::vector<std::string> words;
+  std::string meaning;
+  std::function<void(EngineOptions&, JsonReader&, const std::string& key)> read;
+  std::function<Json(const EngineOptions&)> print;
+};
+
+template <class Table, class Access>
+Field word_field(std::string path, const Table& table, Access access, std::string meaning) {
+  return {std::move(path),
+          "word",
+          texts_of(table),
+          std::move(meaning),
+          [&table, access](EngineOptions& options, JsonReader& reader, const std::string& key) {
+            access(options) = value_of(table, reader.word(key, texts_of(table)));
+          },
+          [&table, access](const EngineOptions& options) {
+            return Json(text_of(table, access(const_cast<EngineOptions&>(options))));
+          }};
+}
+
+template <class Access>
+Field integer_field(std::string path, std::int64_t least, std::int64_t most, Access access, std::string meaning) {
+  return {std::move(path),
+          "integer",
+          {},
+          std::move(meaning),
+          [=](EngineOptions& options, JsonReader& reader, const std::string& key) {
+            access(options) = reader.integer(key, least, most);
+          },
+          [=](const EngineOptions& options) { return Json(access(const_cast<EngineOptions&>(options))); }};
+}
+
+std::vector<WeightOverride> read_overrides(JsonReader& reader, const std::string& key) {
+  std::vector<WeightOverride> overrides;
+  for (const Json& element : reader.array(key)) {
+    JsonReader entry(element, fmt::format("{}[{}]", reader.place(key), overrides.size()));
+    WeightOverride result;
+    result.tensors = value_of(kTensorClasses, entry.word("tensors", texts_of(kTensorClasses)));
+    result.format = value_of(kWeightFormats, entry.word("format", texts_of(kWeightFormats)));
+    result.last_layer = kMostTokens;
+    if (entry.has("layers")) {
+      const Json& layers = entry.array("layers");
+      const bool pair = layers.size() == 2 && layers[0].is_number_unsigned() && layers[1].is_number_unsigned() &&
+                        layers[0].get<std::uint64_t>() <= layers[1].get<std::uint64_t>();
+      if (!pair) throw entry.error("layers", "must be [first, last] with 0 <= first <= last");
+      result.first_layer = layers[0].get<std::int64_t>();
+      result.last_layer = layers[1].get<std::int64_t>();
+    }
+    entry.refuse_unknown_keys();
+    overrides.push_back(result);
+  }
+  return overrides;
+}
+
+Json print_overrides(const std::vector<WeightOverride>& overrides) {
+  Json result = Json::array();
+  for (const WeightOverride& entry : overrides) {
+    Json printed = {{"tensors", text_of(kTensorClasses, entry.tensors)},
+                    {"format", text_of(kWeightFormats, entry.format)}};
+    if (entry.last_layer != kMostTokens) printed["layers"] = {entry.first_layer, entry.last_layer};
+    result.push_back(std::move(printed));
+  }
+  return result;
+}
+
+std::vector<Field> make_fields() {
+  std::vector<Field> fields;
+  fields.push_back(word_field(
+      "weights.format", kWeightFormats, [](EngineOptions & o) -> auto& { return o.weights.format; },
+      "format of every projection and of the head; groups of 64 along K with FP16 scales for q8, q4"));
+  fields.push_back({"weights.overrides",
+                    "list",
+                    {},
+                    "other formats for tensor classes and layer ranges: {tensors: attention|gdn|mlp|head|mtp, format, "
+                    "layers: [first, last]}; later entries win",
+                    [](EngineOptions& o, JsonReader& reader, const std::string& key) {
+                      o.weights.overrides = read_overrides(reader, key);
+                    },
+                    [](const EngineOptions& o) { return print_overrides(o.weights.overrides); }});
+  fields.push_back(word_field(
+      "activations.format", kActivationFormats, [](EngineOptions & o) -> auto& { return o.activations.format; },
+      "input of quantised projections: FP32, or INT8 in blocks of 64 with an FP32 scale"));
+  fields.push_back(word_field(
+      "kv.key", kCacheFormats, [](EngineOptions & o) -> auto& { return o.kv.key; }, "key cache"));
+  fields.push_back(word_field(
+      "kv.value", kCacheFormats, [](EngineOptions & o) -> auto& { return o.kv.value; }, "value cache"));
+  fields.push_back(word_field(
+      "state.convolution", kCacheFormats, [](EngineOptions & o) -> auto& { return o.state.convolution; },
+      "convolution columns"));
+  fields.push_back(word_field(
+      "gdn.form", kGdnForms, [](EngineOptions & o) -> auto& { return o.gdn.form; },
+      "token recurrence, or the chunk form (blocks of 64 positions)"));
+  fields.push_back(integer_field(
+      "prefill.chunk", 1, kMostTokens, [](EngineOptions & o) -> auto& { return o.prefill.chunk; },
+      "tokens a prefill pass"));
+  fields.push_back(integer_field(
+      "context", 0, kMostTokens, [](EngineOptions & o) -> auto& { return o.context; },
+      "tokens the caches hold; 0: the model's maximum, at most 8192"));
+  fields.push_back(integer_field(
+      "cpu.threads", 0, kMostThreads, [](EngineOptions & o) -> auto& { return o.cpu.threads; },
+      "threads; 0: as many as this process may use"));
+  fields.push_back(
+      {"cpu.instruction_set",
+       "text",
+       {},
+       "auto, or a SIMD target that this machine has (AVX3_ZEN4, AVX2, SSE4, ...)",
+       [](EngineOptions& o, JsonReader& reader, const std::string& key) { o.cpu.instruction_set = reader.text(key); },
+       [](const EngineOptions& o) { return Json(o.cpu.instruction_set); }});
+  fields.push_back(word_field(
+      "handicap.place", kHandicapPlaces, [](EngineOptions & o) -> auto& { return o.handicap.place; },
+      "instrument: where a known cost is spun in every round"));
+  fields.push_back(integer_field(
+      "handicap.ns", 0, kMostSpinNs, [](EngineOptions & o) -> auto& { return o.handicap.ns; },
+      "nanoseconds spun a round"));
+  fields.push_back({"handicap.share",
+                    "number",
+                    {},
+                    "share of the round's own time spun besides (0.01 is one percent)",
+                    [](EngineOptions& o, JsonReader& reader, const std::string& key) {
+                      o.handicap.share = reader.number(key, 0, 10);
+                    },
+                    [](const EngineOptions& o) { return Json(o.handicap.share); }});
+  fields.push_back(word_field(
+      "perturb.place", kPerturbPlaces, [](EngineOptions & o) -> auto& { return o.perturb.place; },
+      "instrument: what is rounded on purpose"));
+  fields.push_back(integer_field(
+      "perturb.bits", 1, 23, [](EngineOptions & o) -> auto& { return o.perturb.bits; },
+      "mantissa bits kept, round to nearest even"));
+  return fields;
+}
+
+std::pair<std::string, std::string> group_and_key(const std::string& path) {
+  const std::size_t dot = path.find('.');
+  if (dot == std::string::npos) return {"", path};
+  return {path.substr(0, dot), path.substr(dot + 1)};
+}
+
+void read_group(EngineOptions& options, JsonReader& reader, const std::string& group,
+                const std::vector<Field>& fields) {
+  for (const Field& field : fields) {
+    const auto [field_group, key] = group_and_key(field.path);
+    if (field_group == group && reader.has(key)) field.read(options, reader, key);
+  }
+}
+
+}  // namespace
+
+WeightFormat EngineOptions::format_of(TensorClass tensors, std::int64_t layer) const {
+  WeightFormat format = weights.format;
+  for (const WeightOverride& entry : weights.overrides) {
+    const bool layer_matches =
+        tensors == TensorClass::kHead || (layer >= entry.first_layer && layer <= entry.last_layer);
+    if (entry.tensors == tensors && layer_matches) format = entry.format;
+  }
+  return format;
+}
+
+void apply_options(EngineOptions& options, const Json& json, const std::string& where) {
+  const std::vector<Field> fields = make_fields();
+  JsonReader top(json, where);
+  read_group(options, top, "", fields);
+  std::vector<std::string> seen_groups;
+  for (const Field& field : fields) {
+    const std::string group = group_and_key(field.path).first;
+    if (group.empty() || std::find(seen_groups.begin(), seen_groups.end(), group) != seen_groups.end()) continue;
+    seen_groups.push_back(group);
+    if (!top.has(group)) continue;
+    JsonReader reader = top.object(group);
+    read_group(options, reader, group, fields);
+    reader.refuse_unknown_keys();
+  }
+  top.refuse_unknown_keys();
+}
+
+void apply_option(EngineOptions& options, std::string_view assignment) {
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string_view::npos || equals == 0)
+    throw input_error("--set", fmt::format("'{}' is not PATH=VALUE", assignment),
+                      "for example --set weights.format=q4");
+  const auto [group, key] = group_and_key(std::string(assignment.substr(0, equals)));
+  const std::string text(assignment.substr(equals + 1));
+  Json value = Json::parse(text, nullptr, false);
+  if (value.is_discarded()) value = text;
+  Json patch = Json::object();
+  if (group.empty()) {
+    patch[key] = std::move(value);
+  } else {
+    patch[group][key] = std::move(value);
+  }
+  apply_options(options, patch, "--set");
+}
+
+Json to_json(const EngineOptions& options) {
+  Json result = Json::object();
+  for (const Field& field : make_fields()) {
+    const auto [group, key] = group_and_key(field.path);
+    if (group.empty()) {
+      result[key] = field.print(options);
+    } else {
+      result[group][key] = field.print(options);
+    }
+  }
+  return result;
+}
+
+std::vector<OptionDescription> describe_options() {
+  const EngineOptions defaults;
+  std::vector<OptionDescription> descriptions;
+  for (const Field& field : make_fields())
+    descriptions.push_back({field.path, field.type, field.words, field.print(defaults), field.meaning});
+  return descriptions;
+}
+
+std::string to_text(WeightFormat format) {
+  return text_of(kWeightFormats, format);
+}
+std::string to_text(ActivationFormat format) {
+  return text_of(kActivationFormats, format);
+}
+std::string to_text(CacheFormat format) {
+  return text_of(kCacheFormats, format);
+}
+std::string to_text(GdnForm form) {
+  return text_of(kGdnForms, form);
+}
+
+}  // namespace tare::engine

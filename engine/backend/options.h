@@ -1,0 +1,92 @@
+// Every switch an arm can set. One struct; it reads itself from JSON, prints itself, and lists itself
+// (`tare worker --options`). Unknown keys and values are refused with the nearest known name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json_reader.h"
+
+namespace tare::engine {
+
+enum class WeightFormat { kBF16, kQ8, kQ4 };
+enum class ActivationFormat { kFP32, kQ8 };
+enum class CacheFormat { kFP32, kBF16 };
+enum class GdnForm { kRecurrent, kChunked };
+enum class HandicapPlace { kNone, kHost };
+enum class PerturbPlace { kNone, kLogits };
+
+// Tensor classes a weight format can be chosen for: projections only. The embedding (a gather), norms, convolution, a/b
+// projections, A_log and dt_bias are never quantised.
+enum class TensorClass { kAttention, kGdn, kMlp, kHead, kMtp };
+
+struct WeightOverride {
+  TensorClass tensors = TensorClass::kMlp;
+  std::int64_t first_layer = 0;  // layers first..last, both included; ignored for the head
+  std::int64_t last_layer = 0;
+  WeightFormat format = WeightFormat::kBF16;
+};
+
+struct EngineOptions {
+  struct Weights {
+    WeightFormat format = WeightFormat::kBF16;  // of every projection and the head
+    std::vector<WeightOverride> overrides;      // later ones win
+  } weights;
+  struct Activations {
+    ActivationFormat format = ActivationFormat::kFP32;  // input of quantised projections: FP32, or INT8 blocks of 64
+  } activations;
+  struct KeyValue {
+    CacheFormat key = CacheFormat::kBF16;
+    CacheFormat value = CacheFormat::kBF16;
+  } kv;
+  struct State {
+    CacheFormat convolution = CacheFormat::kFP32;  // the recurrent state and logits are FP32
+  } state;
+  struct Gdn {
+    GdnForm form = GdnForm::kRecurrent;
+  } gdn;
+  struct Prefill {
+    std::int64_t chunk = 128;  // tokens a pass
+  } prefill;
+  std::int64_t context = 0;  // tokens the caches can hold; 0: the model's maximum, at most 8192
+  struct Cpu {
+    std::int64_t threads = 0;              // 0: as many as this process may use
+    std::string instruction_set = "auto";  // or a Highway target: "AVX3_ZEN4", "AVX2", "SSE4", "SCALAR" ...
+  } cpu;
+  struct Handicap {  // instrument: a known cost a round, spun after the round's work and inside its time
+    HandicapPlace place = HandicapPlace::kNone;
+    std::int64_t ns = 0;  // spun every round
+    double share = 0;     // and this share of the round's time so far
+  } handicap;
+  struct Perturb {  // instrument: a known rounding
+    PerturbPlace place = PerturbPlace::kNone;
+    std::int64_t bits = 23;  // mantissa bits kept, round to nearest even
+  } perturb;
+
+  [[nodiscard]] WeightFormat format_of(TensorClass tensors, std::int64_t layer) const;
+};
+
+// Applies the fields present in `json` to `options`. Throws Error (input).
+void apply_options(EngineOptions& options, const Json& json, const std::string& where);
+// Applies one "path=value" (value as JSON, or a bare word taken as text): "weights.format=q4", "cpu.threads=2".
+void apply_option(EngineOptions& options, std::string_view assignment);
+// Every field with its present value, in the form apply_options reads.
+[[nodiscard]] Json to_json(const EngineOptions& options);
+
+struct OptionDescription {
+  std::string path;                // "weights.format"
+  std::string type;                // "word", "integer", "number", "text", "list"
+  std::vector<std::string> words;  // for type word
+  Json default_value;
+  std::string meaning;
+};
+[[nodiscard]] std::vector<OptionDescription> describe_options();
+
+[[nodiscard]] std::string to_text(WeightFormat format);  // "bf16", "q8", "q4"
+[[nodiscard]] std::string to_text(ActivationFormat format);
+[[nodiscard]] std::string to_text(CacheFormat format);
+[[nodiscard]] std::string to_text(GdnForm form);
+
+}  // namespace tare::engine

@@ -1,0 +1,24 @@
+#include "engine/backend/weight_inventory.h"
+
+#include <numeric>
+
+namespace tare::engine {
+
+std::uint64_t WeightInventory::bytes_per_round() const {
+  return std::accumulate(entries.begin(), entries.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const InventoryEntry& entry) { return sum + entry.bytes_per_round; });
+}
+
+std::uint64_t WeightInventory::resident_bytes() const {
+  return std::accumulate(entries.begin(), entries.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const InventoryEntry& entry) { return sum + entry.resident_bytes; });
+}
+
+std::uint64_t WeightInventory::bytes_per_round(AccessPattern pattern) const {
+  std::uint64_t sum = 0;
+  for (const InventoryEntry& entry : entries)
+    if (entry.pattern == pattern) sum += entry.bytes_per_round;
+  return sum;
+}
+
+}  // namespace tare::engine

@@ -1,0 +1,58 @@
+// A checkpoint: the model's shape and its named tensors, wherever they come from (Hugging Face directory, synthetic).
+//
+// Names are canonical, without the prefix of the file: "embed_tokens.weight", "norm.weight", "lm_head.weight",
+// "layers.N.mlp.gate_proj.weight", "layers.N.self_attn.q_proj.weight", "layers.N.linear_attn.in_proj_qkv.weight",
+// "mtp.fc.weight", "mtp.layers.0....". Fused Qwen3-Next tensors are presented split.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/model_config.h"
+
+namespace tare::engine {
+
+enum class Dtype { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU64, kU32, kU16, kU8, kBool, kF8E4M3, kF8E5M2 };
+
+[[nodiscard]] std::size_t dtype_bytes(Dtype dtype);
+[[nodiscard]] std::string dtype_name(Dtype dtype);  // as safetensors writes it: "BF16"
+
+// A tensor's bytes, row-major, little-endian. Keeps what it points into alive.
+struct Tensor {
+  std::string name;
+  Dtype dtype = Dtype::kF32;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> storage;
+
+  [[nodiscard]] std::int64_t element_count() const;
+};
+
+// Widens a floating-point tensor (F32, F16, BF16, F64) exactly to float (F64 rounds to nearest).
+// Throws Error (input) for other dtypes, and for NaN or infinity, naming the tensor and the element.
+[[nodiscard]] std::vector<float> to_floats(const Tensor& tensor);
+
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+  [[nodiscard]] virtual const ModelConfig& config() const = 0;
+  // Names content: equal digests mean equal config and weights. 32 hexadecimal digits.
+  [[nodiscard]] virtual std::string digest() const = 0;
+  [[nodiscard]] virtual bool has(const std::string& name) const = 0;
+  // Throws Error (input) when there is no such tensor, naming file and tensor.
+  [[nodiscard]] virtual Tensor tensor(const std::string& name) const = 0;
+  [[nodiscard]] virtual std::vector<std::string> names() const = 0;
+
+  // The tensor, checked against the shape the configuration demands. Throws Error (input): wrong shape, both named.
+  [[nodiscard]] Tensor expect(const std::string& name, const std::vector<std::int64_t>& shape) const;
+};
+
+// `model` is a directory with config.json and *.safetensors, or "synthetic:NAME?seed=S" (NAME of the family table:
+// 0.8b, 2b, 4b, 9b, 27b, or explicit sizes as documented in synthetic.h). Throws Error (input).
+[[nodiscard]] std::unique_ptr<Checkpoint> open_checkpoint(const std::string& model);
+
+}  // namespace tare::engine
