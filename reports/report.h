@@ -1,0 +1,30 @@
+// Writes everything people and machines read after an experiment.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "reports/findings.h"
+
+namespace tare::reports {
+
+struct ReportOptions {
+  std::string gnuplot = "gnuplot";  // program that draws the figures; a name is looked up in PATH
+};
+
+struct WrittenReport {
+  std::vector<std::filesystem::path> files;  // all that were written, report.html first
+  std::vector<Error> missing;                // figures that could not be drawn, each saying why and what to install
+};
+
+// Writes into `directory` (made when absent): report.html (one file, figures inline), report.md, findings.json,
+// effects.csv, runs.csv, prompts.csv, and figures/NAME.svg beside the NAME.gp and NAME.dat it was drawn from.
+// A figure that cannot be drawn (no gnuplot) is named as missing in the report and in the result; the rest is written.
+// Throws Error (internal) when an index of `findings` points nowhere, Error (environment) when a file cannot be
+// written.
+[[nodiscard]] WrittenReport write_report(const Findings& findings, const std::filesystem::path& directory,
+                                         const ReportOptions& options = {});
+
+}  // namespace tare::reports
