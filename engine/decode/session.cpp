@@ -1,0 +1,136 @@
+#include "engine/decode/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "engine/decode/sampling.h"
+
+namespace tare::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::int64_t nanoseconds(Clock::duration duration) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
+}
+
+// Spins the handicap's cost and returns what was really spun.
+std::int64_t spin(const EngineOptions::Handicap& handicap, Clock::time_point round_start) {
+  if (handicap.place == HandicapPlace::kNone) return 0;
+  const Clock::time_point start = Clock::now();
+  const double share_ns = handicap.share * static_cast<double>(nanoseconds(start - round_start));
+  const auto target = std::chrono::nanoseconds(handicap.ns + static_cast<std::int64_t>(share_ns));
+  Clock::time_point now = start;
+  while (now - start < target) now = Clock::now();
+  return nanoseconds(now - start);
+}
+
+class Perturbation {
+ public:
+  explicit Perturbation(const EngineOptions::Perturb& perturb) : perturb_(perturb) {}
+
+  std::span<const float> apply(std::span<const float> logits) {
+    if (perturb_.place == PerturbPlace::kNone) return logits;
+    rounded_.resize(logits.size());
+    for (std::size_t i = 0; i < logits.size(); ++i)
+      rounded_[i] = round_mantissa(logits[i], static_cast<int>(perturb_.bits));
+    return rounded_;
+  }
+
+ private:
+  EngineOptions::Perturb perturb_;
+  std::vector<float> rounded_;
+};
+
+void check(const Backend& backend, std::span<const std::int32_t> prompt, const TokenPolicy& policy,
+           const GenerationLimits& limits) {
+  if (prompt.empty()) throw input_error("prompt", "has no tokens");
+  if (policy.stops_at_end_of_text() && limits.max_tokens < 1)
+    throw input_error("max_tokens", fmt::format("must be at least 1, is {}", limits.max_tokens));
+  if (static_cast<std::int64_t>(prompt.size()) > backend.capacity())
+    throw input_error("prompt", fmt::format("has {} tokens, the caches hold {}", prompt.size(), backend.capacity()),
+                      "raise the option 'context' or shorten the prompt");
+}
+
+}  // namespace
+
+std::string to_text(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kEndOfText:
+      return "end_of_text";
+    case Outcome::kImmediateEnd:
+      return "immediate_end";
+    case Outcome::kLength:
+      return "length";
+    case Outcome::kForcedText:
+      return "forced_text";
+    case Outcome::kContextFull:
+      return "context_full";
+    case Outcome::kStopped:
+      return "stopped";
+  }
+  throw internal_error("an outcome has no name");
+}
+
+Generation generate(Backend& backend, std::span<const std::int32_t> prompt, TokenPolicy& policy,
+                    const GenerationLimits& limits, const TokenCallback& on_token) {
+  check(backend, prompt, policy, limits);
+  const EngineOptions& options = backend.options();
+  Perturbation perturbation(options.perturb);
+  const auto prompt_tokens = static_cast<std::int64_t>(prompt.size());
+  const auto ends_text = [&](std::int32_t token) {
+    return std::find(limits.end_of_text_tokens.begin(), limits.end_of_text_tokens.end(), token) !=
+           limits.end_of_text_tokens.end();
+  };
+
+  backend.reset();
+  Generation result;
+  const auto record = [&](const TokenChoice& choice) {
+    result.tokens.push_back(choice.committed);
+    result.natural.push_back(choice.natural);
+  };
+  // True, with the outcome set, when nothing more is to be produced.
+  const auto ended = [&] {
+    const auto produced = static_cast<std::int64_t>(result.tokens.size());
+    if (policy.exhausted(produced)) {
+      result.outcome = Outcome::kForcedText;
+    } else if (policy.stops_at_end_of_text() && ends_text(result.tokens.back())) {
+      result.outcome = produced == 1 ? Outcome::kImmediateEnd : Outcome::kEndOfText;
+    } else if (policy.stops_at_end_of_text() && produced >= limits.max_tokens) {
+      result.outcome = Outcome::kLength;
+    } else if (backend.frontier() >= backend.capacity()) {
+      result.outcome = Outcome::kContextFull;
+    } else if (on_token && !on_token(result.tokens.back())) {
+      result.outcome = Outcome::kStopped;
+      return true;
+    } else {
+      return false;
+    }
+    if (on_token) on_token(result.tokens.back());
+    return true;
+  };
+
+  const Clock::time_point start = Clock::now();
+  record(policy.choose(perturbation.apply(backend.prefill(prompt)), 0, prompt_tokens));
+  const Clock::time_point first_token = Clock::now();
+  result.prefill_ns = nanoseconds(first_token - start);
+  while (!ended()) {
+    const auto index = static_cast<std::int64_t>(result.tokens.size());
+    const std::int32_t anchor = result.tokens.back();
+    const Clock::time_point round_start = Clock::now();
+    const VerifyOutput output = backend.verify(std::span(&anchor, 1));
+    const TokenChoice choice = policy.choose(perturbation.apply(output.logits), index, prompt_tokens + index);
+    backend.commit(1);
+    const std::int64_t spun_ns = spin(options.handicap, round_start);
+    const Clock::time_point round_end = Clock::now();
+    record(choice);
+    result.rounds.push_back({nanoseconds(round_end - round_start), spun_ns, 1});
+    result.decode_ns += result.rounds.back().duration_ns;
+  }
+  return result;
+}
+
+}  // namespace tare::engine
