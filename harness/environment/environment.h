@@ -1,0 +1,63 @@
+// Conditions of a measurement, read without privileges from /proc, /sys and the scheduler. What cannot be read is
+// absent (nullopt), never zero: the report prints "unsupported".
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json_reader.h"
+
+namespace tare::harness {
+
+// What does not change while an experiment runs.
+struct Machine {
+  std::optional<std::string> hostname;  // may be left out when results are published (anonymous())
+  std::optional<std::string> cpu_model;
+  std::vector<int> usable_cores;              // sched_getaffinity of this process
+  std::optional<std::int64_t> cores_online;   // of the machine
+  std::optional<std::uint64_t> memory_bytes;  // MemTotal
+  std::optional<std::string> kernel;          // "Linux 6.1.0-18-amd64 x86_64"
+  std::optional<std::string> governor;      // of the first usable core: "performance"; absent in most virtual machines
+  std::optional<double> max_frequency_mhz;  // cpuinfo_max_freq of the first usable core
+};
+
+// What moves: read before and after each run, and by the sampler.
+struct EnvironmentSample {
+  std::int64_t utc_ns = 0;                      // Unix time
+  std::optional<double> load_1min;              // /proc/loadavg
+  std::optional<std::int64_t> runnable;         // tasks running or runnable, this one included (/proc/loadavg)
+  std::optional<double> cpu_pressure_avg10;     // percent of the last 10 s in which some task waited for a core
+  std::optional<std::int64_t> cpu_pressure_us;  // the same as a running total
+  std::optional<std::int64_t> cpu_steal_ticks;  // /proc/stat, all cores, running total in USER_HZ
+  std::optional<std::int64_t> cpu_busy_ticks;   // user + nice + system + irq + softirq
+  std::optional<double> frequency_mhz;          // mean over usable cores (scaling_cur_freq, else /proc/cpuinfo)
+  std::optional<std::int64_t> memory_available_bytes;
+  std::optional<double> uptime_s;
+};
+
+// Where the kernel's files are; tests point it at a folder of their own.
+struct SystemFiles {
+  std::filesystem::path proc = "/proc";
+  std::filesystem::path sys = "/sys";
+};
+
+[[nodiscard]] Machine read_machine(const SystemFiles& files = {});
+[[nodiscard]] EnvironmentSample sample_environment(const SystemFiles& files = {});
+// Largest resident set of a living process so far (VmHWM), bytes.
+[[nodiscard]] std::optional<std::uint64_t> peak_resident_bytes(pid_t pid, const SystemFiles& files = {});
+
+// "unsupported" stands for what could not be read.
+[[nodiscard]] Json to_json(const Machine& machine);
+[[nodiscard]] Machine machine_from_json(const Json& json, const std::string& where);
+[[nodiscard]] Machine anonymous(Machine machine);
+
+[[nodiscard]] std::int64_t utc_now_ns();
+// "2026-11-29T14:41:46Z"
+[[nodiscard]] std::string utc_text(std::int64_t utc_ns);
+
+}  // namespace tare::harness

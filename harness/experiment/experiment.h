@@ -1,0 +1,114 @@
+// What an experiment is: the plain form of an experiment file (JSON with comments; docs/protocol/experiment.md).
+// Reading checks every key, type and range; nothing here opens a model, a prompt file or a program except check_paths.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json_reader.h"
+#include "harness/experiment/measures.h"
+
+namespace tare::harness {
+
+constexpr std::size_t kFewestArms = 2;
+constexpr std::size_t kMostArms = 5;  // balanced orders are tabulated up to five (stats/schedule.h)
+
+// Which prompts of a file in the Spec-Bench format take part: those with one of `ids` (all when empty) and one of
+// `categories` (all when empty), in file order, cut to the first `limit`.
+struct PromptSelection {
+  std::string file;  // as written; see resolve()
+  std::optional<std::int64_t> limit;
+  std::vector<std::int64_t> ids;
+  std::vector<std::string> categories;
+};
+
+enum class TextMode {
+  kSampled,  // the baseline writes the texts once, sampling at `temperature` with `seed`
+  kGreedy,   // the baseline writes them once, greedily
+  kGiven,    // token ids come from `file`
+};
+
+struct TextSource {
+  TextMode mode = TextMode::kSampled;
+  double temperature = 0.8;       // sampled
+  std::uint64_t seed = 1;         // sampled
+  std::int64_t max_tokens = 128;  // sampled, greedy: tokens a text has at most
+  std::string file;               // given; as written
+};
+
+struct Arm {
+  std::string name;                  // [A-Za-z0-9._-]+, unique
+  Json options = Json::object();     // the experiment's common options overlaid with the arm's own; only what was set
+  std::vector<std::string> program;  // argv of another worker program; empty: this program's own worker
+  std::string model;                 // as written; the experiment's unless the arm names another
+};
+
+enum class Granularity {
+  kRun,     // a fresh launch for every slot; the unit is the run
+  kPrompt,  // all workers resident for a block, arms alternate prompt by prompt; the unit is the block
+};
+
+struct ScheduleSettings {
+  Granularity granularity = Granularity::kRun;
+  std::int64_t blocks = 1;
+  std::uint64_t seed = 1;  // first letter of the order, and the streams of the analysis
+  bool warmup = true;      // a first run is stored, flagged and left out
+};
+
+struct AnalysisSettings {
+  double alpha = 0.05;                                   // two-sided; intervals cover 1 - alpha
+  std::optional<double> equivalence_margin_percent;      // of the effect; absent: equivalence is not asked
+  std::optional<double> non_inferiority_margin_percent;  // absent: non-inferiority is not asked
+};
+
+struct Limits {
+  double worker_start_s = 120;  // from the start of a worker to its answer to `open`
+  double prompt_s = 300;        // from a request to its answer; a worker silent for longer counts as hung
+};
+
+struct Experiment {
+  std::filesystem::path file;  // where it was read from; relative paths in it start at this file's folder
+  std::string name;
+  std::string description;
+  std::string model;
+  PromptSelection prompts;
+  TextSource texts;
+  std::vector<Arm> arms;  // the first is the baseline
+  ScheduleSettings schedule;
+  std::vector<Measure> measures;  // in the table's order; decode speed is always among them
+  AnalysisSettings analysis;
+  std::vector<int> pinned_cores;  // empty: not pinned
+  Limits limits;
+};
+
+// Throws Error (input): file, key, what is wrong; unknown keys with the nearest known name. Engine options of arms
+// without a program of their own are checked against engine::EngineOptions; other programs check theirs at `open`.
+[[nodiscard]] Experiment read_experiment(const std::filesystem::path& file);
+// The same from text; `file` is used for errors and as the start of relative paths, and is not opened.
+[[nodiscard]] Experiment parse_experiment(std::string_view text, const std::filesystem::path& file);
+
+// Normalised form: every field with its present value, paths as written, common options already overlaid. Reads back
+// through parse_experiment to an equal experiment.
+[[nodiscard]] Json to_json(const Experiment& experiment);
+// Names what is measured and how: XXH3-128 of the normalised form, keys sorted, without name, description and limits
+// (a longer time limit does not make it another experiment).
+[[nodiscard]] std::string experiment_digest(const Experiment& experiment);
+
+// `written` from the experiment file's folder on; absolute paths and "synthetic:..." models stay as they are.
+[[nodiscard]] std::string resolve(const Experiment& experiment, const std::string& written);
+// The arm's argv with the program's path resolved: a name without '/' is left to PATH. Empty for the own worker.
+[[nodiscard]] std::vector<std::string> resolve_program(const Experiment& experiment, const Arm& arm);
+// Throws Error (input) naming the key when a model, prompt file, text file or program is not there.
+void check_paths(const Experiment& experiment);
+
+[[nodiscard]] std::string to_text(TextMode mode);            // "sampled", "greedy", "given"
+[[nodiscard]] std::string to_text(Granularity granularity);  // "run", "prompt"
+
+// What `tare init` writes: a commented experiment that parses.
+[[nodiscard]] std::string example_experiment();
+
+}  // namespace tare::harness

@@ -1,0 +1,130 @@
+// The rows of the ledger as plain structs. Column names, units and meanings are the same in docs/protocol/ledger.md.
+// Times named utc_ns are Unix time in nanoseconds; durations are from a monotonic clock.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json_reader.h"
+#include "harness/environment/environment.h"
+
+namespace tare::harness {
+
+// Rounds of one replay, column by column; all three have one entry a round.
+struct Rounds {
+  std::vector<std::int64_t> duration_ns;
+  std::vector<std::int64_t> tokens;   // committed by the round, >= 1
+  std::vector<std::int64_t> spun_ns;  // by the handicap, inside duration_ns; 0 without one
+
+  [[nodiscard]] std::size_t size() const { return duration_ns.size(); }
+};
+
+// A replay text: what every arm is forced onto.
+struct TextRecord {
+  std::int64_t prompt_id = 0;
+  std::string category;
+  std::vector<std::int32_t> prompt_tokens;
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int64_t> round_tokens;  // tokens of each round of the free run; empty for given texts
+  std::string outcome;                     // "stop", "length", ... of the free run; "given"
+  double repetition = 0;                   // statistic of forced/, 0 none .. 1 one thing over and over
+  bool repetitive = false;                 // the statistic is past its warning limit
+  std::string digest;                      // of tokens; filled by the ledger, checked when read
+  std::string prompt_digest;               // of prompt_tokens; filled by the ledger
+};
+
+struct TextDifference {
+  std::int64_t prompt_id = 0;
+  std::int64_t position = 0;  // token index in the text, or round index
+  std::string what;           // "token" or "round"
+  std::int64_t wanted = 0;
+  std::int64_t got = 0;
+};
+
+// One pass of the validation, or of one of its positive controls (which must fail to pass: `caught`).
+struct ValidationRecord {
+  std::int64_t utc_ns = 0;
+  std::string name;  // "baseline onto its own texts", "control: off by one", ...
+  bool is_control = false;
+  std::int64_t prompts = 0;        // N
+  std::int64_t prompts_equal = 0;  // in tokens and rounds
+  std::optional<TextDifference> first_difference;
+
+  // A validation passed when all prompts are equal and there is one; a control when something was different.
+  [[nodiscard]] bool passed() const {
+    return is_control ? prompts > 0 && prompts_equal < prompts : prompts > 0 && prompts_equal == prompts;
+  }
+};
+
+// One life of a worker process.
+struct LaunchRecord {
+  std::int64_t id = 0;  // given by the ledger
+  std::string arm;
+  std::string purpose;               // "texts", "validation", "measurement"
+  std::int64_t block = -1;           // -1 outside blocks
+  std::int64_t sitting = 0;          // counts the invocations of `tare run` on this ledger, from 1
+  std::vector<std::string> program;  // argv
+  std::int64_t pid = 0;
+  std::int64_t started_utc_ns = 0;
+  // Known once the worker has answered:
+  Json options;                   // as the worker echoes them, defaults included; null before
+  Json build;                     // of the worker, as it says hello
+  std::string checkpoint_digest;  // empty before
+  std::string model;              // path or "synthetic:..." as opened
+  // Known once it has ended:
+  std::optional<std::int64_t> ended_utc_ns;
+  std::optional<std::int64_t> exit_status;        // exit code; 128 + signal when killed by one
+  std::optional<std::int64_t> peak_memory_bytes;  // largest resident set; absent when it could not be read
+  std::string last_words;                         // end of its standard error, when it did not end well
+};
+
+enum class RunState {
+  kRunning,      // begun, not ended: what a killed `tare run` leaves behind
+  kFinished,     // counts
+  kInterrupted,  // its block was interrupted; measured again under another attempt
+  kFailed,       // the worker died, hung or answered with an error
+  kExcluded,     // finished, left out by a rule of the experiment
+};
+
+struct RunRecord {
+  std::int64_t id = 0;  // given by the ledger
+  std::int64_t block = 0;
+  std::int64_t slot = 0;
+  std::int64_t attempt = 0;  // from 1; given by the ledger
+  bool warmup = false;
+  std::string arm;
+  std::int64_t launch_id = 0;
+  RunState state = RunState::kRunning;
+  std::int64_t started_utc_ns = 0;
+  std::optional<std::int64_t> ended_utc_ns;
+  std::string reason;  // why interrupted, failed or excluded
+};
+
+struct PromptResult {
+  std::int64_t prompt_id = 0;
+  std::int64_t position = 0;        // place in the run, from 0
+  std::int64_t started_utc_ns = 0;  // of the request
+  std::int64_t prompt_tokens = 0;
+  std::int64_t tokens = 0;                  // tokens after the prompt, the first one included
+  std::int64_t prefill_ns = 0;              // inside: the prompt's forward pass
+  std::int64_t time_to_first_token_ns = 0;  // inside: request to first token
+  std::int64_t decode_tokens = 0;           // tokens committed by the rounds (= sum of rounds.tokens)
+  std::int64_t decode_ns = 0;               // inside: sum of the rounds
+  std::int64_t inner_ns = 0;                // inside: the whole request
+  std::int64_t outer_ns = 0;                // outside, by the harness: the same request
+  std::string outcome;                      // "forced", "stop", "length"
+  std::string text_digest;                  // of the tokens really committed; must be the text's
+  Rounds rounds;
+};
+
+struct StoredSample {
+  std::optional<std::int64_t> run_id;  // absent outside runs
+  std::string kind;                    // "before", "after", "sampler"
+  EnvironmentSample sample;
+};
+
+[[nodiscard]] std::string to_text(RunState state);  // "running", "finished", ...
+
+}  // namespace tare::harness
