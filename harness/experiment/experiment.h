@@ -18,11 +18,11 @@ constexpr std::size_t kFewestArms = 2;
 constexpr std::size_t kMostArms = 5;  // balanced orders are tabulated up to five (stats/schedule.h)
 
 // Which prompts of a file in the Spec-Bench format take part: those with one of `ids` (all when empty) and one of
-// `categories` (all when empty), in file order, cut to the first `limit`.
+// `categories` (all when empty), cut to `limit` as forced::select_prompts does it.
 struct PromptSelection {
   std::string file;  // as written; see resolve()
   std::optional<std::int64_t> limit;
-  std::vector<std::int64_t> ids;
+  std::vector<std::string> ids;  // question ids; the file may write them as numbers
   std::vector<std::string> categories;
 };
 

@@ -21,24 +21,27 @@ struct Rounds {
   [[nodiscard]] std::size_t size() const { return duration_ns.size(); }
 };
 
-// A replay text: what every arm is forced onto.
+// A replay text: what every arm is forced onto. Statistics of repetition as in forced/replay_text.h.
 struct TextRecord {
-  std::int64_t prompt_id = 0;
+  std::string prompt_id;
   std::string category;
   std::vector<std::int32_t> prompt_tokens;
   std::vector<std::int32_t> tokens;
-  std::vector<std::int64_t> round_tokens;  // tokens of each round of the free run; empty for given texts
-  std::string outcome;                     // "stop", "length", ... of the free run; "given"
-  double repetition = 0;                   // statistic of forced/, 0 none .. 1 one thing over and over
-  bool repetitive = false;                 // the statistic is past its warning limit
-  std::string digest;                      // of tokens; filled by the ledger, checked when read
-  std::string prompt_digest;               // of prompt_tokens; filled by the ledger
+  std::vector<std::int32_t> round_tokens;  // committed by each round of the free run; empty for given texts
+  std::string outcome;                     // of the free run: "length", "end_of_text", ...; "given"
+  double distinct_4gram_share = 1;
+  double dominant_token_share = 0;
+  std::int64_t periodic_suffix_tokens = 0;
+  std::int64_t period = 0;
+  bool repetitive = false;    // past one of the warning limits
+  std::string digest;         // of tokens; filled by the ledger, checked when read
+  std::string prompt_digest;  // of prompt_tokens; filled by the ledger, checked when read
 };
 
 struct TextDifference {
-  std::int64_t prompt_id = 0;
+  std::string prompt_id;
   std::int64_t position = 0;  // token index in the text, or round index
-  std::string what;           // "token" or "round"
+  std::string what;           // "committed", "natural", "rounds", "length"
   std::int64_t wanted = 0;
   std::int64_t got = 0;
 };
@@ -103,7 +106,7 @@ struct RunRecord {
 };
 
 struct PromptResult {
-  std::int64_t prompt_id = 0;
+  std::string prompt_id;
   std::int64_t position = 0;        // place in the run, from 0
   std::int64_t started_utc_ns = 0;  // of the request
   std::int64_t prompt_tokens = 0;
