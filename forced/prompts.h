@@ -21,7 +21,7 @@ struct PromptFile {
 
 // Which prompts of a file an experiment uses, applied in this order. Empty lists and 0 mean "all".
 struct PromptSelection {
-  std::vector<std::string> ids;
+  std::vector<std::int64_t> ids;
   std::vector<std::string> categories;
   std::int64_t limit = 0;  // the first `limit` in file order after the other filters, taken evenly over categories
 };

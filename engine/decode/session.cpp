@@ -114,9 +114,10 @@ Generation generate(Backend& backend, std::span<const std::int32_t> prompt, Toke
   };
 
   const Clock::time_point start = Clock::now();
-  record(policy.choose(perturbation.apply(backend.prefill(prompt)), 0, prompt_tokens));
-  const Clock::time_point first_token = Clock::now();
-  result.prefill_ns = nanoseconds(first_token - start);
+  const std::span<const float> logits = backend.prefill(prompt);
+  result.prefill_ns = nanoseconds(Clock::now() - start);
+  record(policy.choose(perturbation.apply(logits), 0, prompt_tokens));
+  result.first_token_ns = nanoseconds(Clock::now() - start);
   while (!ended()) {
     const auto index = static_cast<std::int64_t>(result.tokens.size());
     const std::int32_t anchor = result.tokens.back();
@@ -130,6 +131,7 @@ Generation generate(Backend& backend, std::span<const std::int32_t> prompt, Toke
     result.rounds.push_back({nanoseconds(round_end - round_start), spun_ns, 1});
     result.decode_ns += result.rounds.back().duration_ns;
   }
+  result.total_ns = nanoseconds(Clock::now() - start);
   return result;
 }
 

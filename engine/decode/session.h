@@ -35,9 +35,11 @@ struct Generation {
   Outcome outcome = Outcome::kLength;
   std::vector<std::int32_t> tokens;   // committed, the prefill's first; an end-of-text token is included
   std::vector<std::int32_t> natural;  // natural choice at each of them
-  std::int64_t prefill_ns = 0;        // start to the first token's choice: time to first token
+  std::int64_t prefill_ns = 0;        // the prompt's forward pass
+  std::int64_t first_token_ns = 0;    // start to the first token's choice: time to first token
   std::vector<Round> rounds;          // tokens.size() - 1 of one token each
   std::int64_t decode_ns = 0;         // sum of the rounds' durations
+  std::int64_t total_ns = 0;          // start to end, whatever lies between the rounds included
 };
 
 struct GenerationLimits {
