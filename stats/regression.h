@@ -1,0 +1,55 @@
+// Run-level regression: ln rate of each run on arm columns and a drift polynomial, ordinary least squares, t intervals.
+//
+// y_r = intercept + sum over arms a >= 1 of effect_a [arm_r = a] + sum over k = 1..degree of c_k x_r^k + e_r, where x
+// is the slot number (or the run's mid-time), centred. Launches are the independent units, so the t interval is about
+// any launch of this suite of prompts. In a balanced order the polynomial leaves the estimate and removes drift from
+// the residual.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "stats/effect.h"
+#include "stats/observations.h"
+
+namespace tare::stats {
+
+enum class DriftVariable { kSlot, kMidTime };
+
+// Below this many residual degrees of freedom a t interval is no basis for a verdict (t(3) is a third wider than t(6)).
+inline constexpr int kMinimumDegreesOfFreedom = 4;
+
+// 2 for one block, 3 from two blocks on: fixed beforehand, never chosen by the data.
+[[nodiscard]] int drift_degree_rule(int blocks);
+
+struct DriftFit {
+  int degree = 0;
+  DriftVariable variable = DriftVariable::kSlot;
+  // Mean drift of ln rate per slot: fitted drift at the last slot minus the first, over the number of slots between.
+  double per_slot = 0;
+  std::optional<Interval> per_slot_interval;
+  double residual_sd = 0;  // of ln rate, after arms and drift
+  int residual_degrees_of_freedom = 0;
+  // Correlation of arm a's column (against the baseline's runs) with x^k, [arm - 1][k - 1].
+  std::vector<std::vector<double>> treatment_correlation;
+  // Standard error with drift columns over the one without, for the same residual sd, [arm - 1]; 1 in an orthogonal
+  // design.
+  std::vector<double> width_inflation;
+  std::vector<double> position;  // per run: the global slot number or the mid-time
+  std::vector<double> drift;     // per run: fitted drift, mean zero over the runs
+  std::vector<double> residual;  // per run
+};
+
+struct RegressionResult {
+  std::vector<Estimate> estimates;  // per arm 1..arms-1
+  DriftFit drift;
+};
+
+// `log_rates` per run, as run_log_rates gives them. Throws Error (invalid) when the columns are not independent (an arm
+// without runs) or there are not more runs than columns.
+[[nodiscard]] RegressionResult regress_runs(std::span<const Run> runs, std::span<const double> log_rates, int arms,
+                                            int degree, DriftVariable variable = DriftVariable::kSlot,
+                                            double level = 0.95);
+
+}  // namespace tare::stats
