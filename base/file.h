@@ -15,6 +15,8 @@ namespace tare {
 
 // Writes to a temporary file beside `path`, then renames: a reader sees the old file or the new one, never a part.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+// The same for content in pieces, written one after the other: large data need not be copied together first.
+void write_file_atomically(const std::filesystem::path& path, std::span<const std::string_view> pieces);
 
 // Value of an environment variable, absent when it is not set. The only place where the environment is read.
 [[nodiscard]] std::optional<std::string> environment_variable(const std::string& name);

@@ -28,27 +28,36 @@ std::string reason_of(const nlohmann::json::exception& failure) {
   return head == std::string::npos ? reason : reason.substr(head + 2);
 }
 
-}  // namespace
-
-Json parse_json(std::string_view text, const std::string& where, JsonComments comments) {
+template <typename AnyJson>
+AnyJson parse_without_duplicates(std::string_view text, const std::string& where, JsonComments comments) {
   std::vector<std::set<std::string>> open_objects;
-  const auto refuse_duplicates = [&](int, nlohmann::json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) open_objects.emplace_back();
-    if (event == Json::parse_event_t::object_end) open_objects.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto key = parsed.get<std::string>();
+  const auto refuse_duplicates = [&](int, nlohmann::json::parse_event_t event, AnyJson& parsed) {
+    if (event == AnyJson::parse_event_t::object_start) open_objects.emplace_back();
+    if (event == AnyJson::parse_event_t::object_end) open_objects.pop_back();
+    if (event == AnyJson::parse_event_t::key) {
+      const auto key = parsed.template get<std::string>();
       if (!open_objects.back().insert(key).second) throw input_error(where, fmt::format("key '{}' appears twice", key));
     }
     return true;
   };
   try {
-    return Json::parse(text, refuse_duplicates, true, comments == JsonComments::kAllowed);
+    return AnyJson::parse(text, refuse_duplicates, true, comments == JsonComments::kAllowed);
   } catch (const nlohmann::json::parse_error& failure) {
     throw input_error(fmt::format("{}:{}", where, line_and_column(text, failure.byte)),
                       "is not JSON: " + reason_of(failure));
   } catch (const nlohmann::json::exception& failure) {
     throw input_error(where, "is not JSON: " + reason_of(failure));
   }
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& where, JsonComments comments) {
+  return parse_without_duplicates<Json>(text, where, comments);
+}
+
+SortedJson parse_sorted_json(std::string_view text, const std::string& where) {
+  return parse_without_duplicates<SortedJson>(text, where, JsonComments::kRefused);
 }
 
 Json read_json_file(const std::filesystem::path& path, JsonComments comments) {
