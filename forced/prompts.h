@@ -9,7 +9,7 @@
 namespace tare::forced {
 
 struct Prompt {
-  std::string id;  // question_id as text
+  std::int64_t id = 0;  // question_id
   std::string category;
   std::vector<std::string> turns;  // at least one, none empty; only the first is measured (see docs/method)
 };
