@@ -20,7 +20,14 @@ Prompt parse_prompt(std::string_view line, const std::string& where) {
   const Json json = parse_json(line, where);
   JsonReader reader(json, where);
   Prompt prompt;
-  prompt.id = reader.integer("question_id");
+  const Json& id = reader.any("question_id");
+  if (id.is_number_integer()) {
+    prompt.id = std::to_string(id.get<std::int64_t>());
+  } else if (id.is_string() && !id.get_ref<const std::string&>().empty()) {
+    prompt.id = id.get<std::string>();
+  } else {
+    throw reader.error("question_id", "must be an integer or a text");
+  }
   prompt.category = reader.text("category");
   prompt.turns = reader.texts("turns");
   if (prompt.turns.empty()) throw reader.error("turns", "has no turn");
@@ -29,9 +36,16 @@ Prompt parse_prompt(std::string_view line, const std::string& where) {
   return prompt;
 }
 
-template <class Value>
-bool contains(const std::vector<Value>& list, const Value& value) {
+bool contains(const std::vector<std::string>& list, const std::string& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+void refuse_missing(const std::vector<std::string>& wanted, const std::vector<std::string>& there,
+                    const std::string& key) {
+  for (const std::string& name : wanted)
+    if (!contains(there, name))
+      throw input_error("prompts." + key, fmt::format("'{}' does not occur in the prompt file", name),
+                        name_hint(name, there));
 }
 
 // The first `limit` prompts so that categories get equal shares (the first categories one more), file order kept.
@@ -60,7 +74,7 @@ PromptFile read_prompts(const std::filesystem::path& path) {
   const std::string content = read_text_file(path);
   PromptFile file;
   file.digest = digest(content);
-  std::set<std::int64_t> ids;
+  std::set<std::string> ids;
   std::size_t begin = 0;
   for (std::size_t line = 1; begin < content.size(); ++line) {
     const std::size_t end = std::min(content.find('\n', begin), content.size());
@@ -78,18 +92,14 @@ PromptFile read_prompts(const std::filesystem::path& path) {
 }
 
 std::vector<Prompt> select_prompts(const std::vector<Prompt>& prompts, const PromptSelection& selection) {
-  std::vector<std::int64_t> ids;
+  std::vector<std::string> ids;
   std::vector<std::string> categories;
   for (const Prompt& prompt : prompts) {
     ids.push_back(prompt.id);
     if (!contains(categories, prompt.category)) categories.push_back(prompt.category);
   }
-  for (const std::int64_t id : selection.ids)
-    if (!contains(ids, id)) throw input_error("prompts.ids", fmt::format("{} does not occur in the prompt file", id));
-  for (const std::string& name : selection.categories)
-    if (!contains(categories, name))
-      throw input_error("prompts.categories", fmt::format("'{}' does not occur in the prompt file", name),
-                        name_hint(name, categories));
+  refuse_missing(selection.ids, ids, "ids");
+  refuse_missing(selection.categories, categories, "categories");
   std::vector<Prompt> selected;
   for (const Prompt& prompt : prompts) {
     const bool id_matches = selection.ids.empty() || contains(selection.ids, prompt.id);

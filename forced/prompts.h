@@ -9,7 +9,7 @@
 namespace tare::forced {
 
 struct Prompt {
-  std::int64_t id = 0;  // question_id
+  std::string id;  // question_id as text
   std::string category;
   std::vector<std::string> turns;  // at least one, none empty; only the first is measured (see docs/method)
 };
@@ -21,7 +21,7 @@ struct PromptFile {
 
 // Which prompts of a file an experiment uses, applied in this order. Empty lists and 0 mean "all".
 struct PromptSelection {
-  std::vector<std::int64_t> ids;
+  std::vector<std::string> ids;
   std::vector<std::string> categories;
   std::int64_t limit = 0;  // the first `limit` in file order after the other filters, taken evenly over categories
 };

@@ -4,7 +4,6 @@
 #include <array>
 #include <map>
 #include <set>
-#include <string>
 
 #include "base/digest.h"
 
@@ -65,7 +64,7 @@ std::string replay_digest(const ReplayText& text) {
 
 std::string suite_digest(std::span<const ReplayText> texts) {
   std::string all;
-  for (const ReplayText& text : texts) all += std::to_string(text.prompt_id) + " " + replay_digest(text) + "\n";
+  for (const ReplayText& text : texts) all += text.prompt_id + " " + replay_digest(text) + "\n";
   return digest(all);
 }
 

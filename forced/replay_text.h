@@ -23,7 +23,7 @@ struct Repetition {
 [[nodiscard]] bool is_repetitive(const Repetition& repetition, std::int64_t tokens);
 
 struct ReplayText {
-  std::int64_t prompt_id = 0;
+  std::string prompt_id;
   std::string category;
   std::vector<std::int32_t> prompt_tokens;
   std::vector<std::int32_t> tokens;        // what is committed after the prompt, the prefill's token first

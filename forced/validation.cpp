@@ -9,7 +9,7 @@
 namespace tare::forced {
 namespace {
 
-std::optional<Difference> first_difference(std::int64_t prompt_id, DifferenceKind kind,
+std::optional<Difference> first_difference(const std::string& prompt_id, DifferenceKind kind,
                                            std::span<const std::int32_t> wanted, std::span<const std::int32_t> got) {
   const std::size_t common = std::min(wanted.size(), got.size());
   for (std::size_t i = 0; i < common; ++i)

@@ -24,7 +24,7 @@ enum class DifferenceKind { kCommitted, kNatural, kRounds, kLength };
 
 // The first place where a forced run and its text differ.
 struct Difference {
-  std::int64_t prompt_id = 0;
+  std::string prompt_id;
   DifferenceKind kind = DifferenceKind::kNatural;
   std::int64_t position = 0;  // index into the text (kRounds: index of the round)
   std::int32_t wanted = 0;
