@@ -1,10 +1,10 @@
 // What a schedule amounts to: which launches happen, which runs, in which order; and what that costs (--dry-run).
 //
-// A run is named by (block, slot, warmup). Granularity `run`: slot is the place in the block's balanced order, and
-// every run has a launch of its own; one warm-up run, with the arm of the first slot, precedes the first block that is
-// measured. Granularity `prompt`: a block has one run an arm, slot is the place in which the block's workers are
-// started (reversed from block to block), the runs of a block go on at the same time, and which arm replays a prompt
-// first alternates by arm_order(); every worker warms up once a block.
+// The orders come from stats/schedule.h. A run is named by (block, slot, warmup). Granularity `run`: slot is the place
+// in the block's balanced order, and every run has a launch of its own; one warm-up run, with the arm of the first
+// slot, precedes the first block that is measured. Granularity `prompt`: a block has one run an arm, slot is the place
+// in which the block's workers are started (other from block to block), the runs of a block go on at the same time, and
+// which arm replays a prompt first alternates by arm_order(); every worker warms up once a block.
 #pragma once
 
 #include <cstddef>
@@ -44,9 +44,8 @@ struct Plan {
 // driver runs them for that block only, and the counts above take the first block's.
 [[nodiscard]] Plan plan(const Experiment& experiment);
 
-// Granularity prompt: the order in which the arms replay the prompt_index-th prompt of a block: every arm once. Two
-// arms follow the Thue-Morse signs (AB BA BA AB ...), more arms walk the rows of a balanced set of permutations; odd
-// blocks are reversed.
+// Granularity prompt: the order in which the resident arms replay the prompt_index-th prompt of a block, every arm once
+// (stats::prompt_visit_order).
 [[nodiscard]] std::vector<std::size_t> arm_order(const Experiment& experiment, int block, std::size_t prompt_index);
 
 struct PlanEstimate {

@@ -1,0 +1,185 @@
+#include "harness/experiment/experiment.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace tare::harness {
+namespace {
+
+constexpr std::string_view kSyntheticModel = "synthetic:";
+
+bool is_synthetic(const std::string& model) {
+  return model.starts_with(kSyntheticModel);
+}
+
+Json texts_json(const TextSource& texts) {
+  Json json = {{"mode", to_text(texts.mode)}};
+  if (texts.mode == TextMode::kSampled) {
+    json["temperature"] = texts.temperature;
+    json["seed"] = texts.seed;
+  }
+  if (texts.mode == TextMode::kGiven) {
+    json["file"] = texts.file;
+  } else {
+    json["max_tokens"] = texts.max_tokens;
+  }
+  return json;
+}
+
+Json prompts_json(const PromptSelection& prompts) {
+  Json json = {{"file", prompts.file}};
+  if (prompts.limit) json["limit"] = *prompts.limit;
+  if (!prompts.ids.empty()) json["ids"] = prompts.ids;
+  if (!prompts.categories.empty()) json["categories"] = prompts.categories;
+  return json;
+}
+
+Json analysis_json(const AnalysisSettings& analysis) {
+  Json json = {{"alpha", analysis.alpha}};
+  if (analysis.equivalence_margin_percent) json["equivalence_margin_percent"] = *analysis.equivalence_margin_percent;
+  if (analysis.non_inferiority_margin_percent)
+    json["non_inferiority_margin_percent"] = *analysis.non_inferiority_margin_percent;
+  return json;
+}
+
+Json arms_json(const Experiment& experiment) {
+  Json json = Json::array();
+  for (const Arm& arm : experiment.arms) {
+    Json entry = {{"name", arm.name}, {"options", arm.options}};
+    if (!arm.program.empty()) entry["program"] = arm.program;
+    if (arm.model != experiment.model) entry["model"] = arm.model;
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
+bool is_executable_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
+}
+
+bool is_on_path(const std::string& program) {
+  std::string folders = environment_variable("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+  folders += ':';
+  for (std::size_t begin = 0, end; (end = folders.find(':', begin)) != std::string::npos; begin = end + 1) {
+    const std::string folder = folders.substr(begin, end - begin);
+    if (!folder.empty() && is_executable_file(std::filesystem::path(folder) / program)) return true;
+  }
+  return false;
+}
+
+void check_file(const Experiment& experiment, const std::string& key, const std::string& written) {
+  const std::string path = resolve(experiment, written);
+  if (!std::filesystem::is_regular_file(path))
+    throw input_error(fmt::format("{}: {}", experiment.file.string(), key), fmt::format("there is no file {}", path));
+}
+
+void check_model(const Experiment& experiment, const std::string& key, const std::string& written) {
+  if (is_synthetic(written)) return;
+  const std::string path = resolve(experiment, written);
+  if (!std::filesystem::is_directory(path))
+    throw input_error(fmt::format("{}: {}", experiment.file.string(), key),
+                      fmt::format("there is no checkpoint folder {}", path));
+}
+
+void check_program(const Experiment& experiment, const Arm& arm, const std::string& key) {
+  const std::vector<std::string> argv = resolve_program(experiment, arm);
+  if (argv.empty()) return;
+  const bool has_folder = argv.front().find('/') != std::string::npos;
+  const std::string where = fmt::format("{}: {}", experiment.file.string(), key);
+  if (has_folder && !std::filesystem::exists(argv.front()))
+    throw input_error(where, fmt::format("there is no program {}", argv.front()),
+                      "a path starts at the experiment file's folder");
+  if (has_folder && !is_executable_file(argv.front()))
+    throw input_error(where, fmt::format("{} cannot be executed", argv.front()));
+  if (!has_folder && !is_on_path(argv.front()))
+    throw input_error(where, fmt::format("there is no program '{}' in PATH", argv.front()),
+                      "write a path with a '/' for a program elsewhere");
+}
+
+}  // namespace
+
+Json to_json(const Experiment& experiment) {
+  Json measures = Json::array();
+  for (const Measure measure : experiment.measures) measures.push_back(describe(measure).name);
+  Json json = {{"name", experiment.name},
+               {"description", experiment.description},
+               {"model", experiment.model},
+               {"prompts", prompts_json(experiment.prompts)},
+               {"texts", texts_json(experiment.texts)},
+               {"arms", arms_json(experiment)},
+               {"schedule",
+                {{"granularity", to_text(experiment.schedule.granularity)},
+                 {"blocks", experiment.schedule.blocks},
+                 {"seed", experiment.schedule.seed},
+                 {"warmup", experiment.schedule.warmup}}},
+               {"measures", std::move(measures)},
+               {"analysis", analysis_json(experiment.analysis)}};
+  if (!experiment.pinned_cores.empty()) json["pinning"] = {{"cores", experiment.pinned_cores}};
+  json["limits"] = {{"worker_start_s", experiment.limits.worker_start_s}, {"prompt_s", experiment.limits.prompt_s}};
+  return json;
+}
+
+std::string experiment_digest(const Experiment& experiment) {
+  nlohmann::json sorted = nlohmann::json::parse(to_json(experiment).dump());
+  for (const char* key : {"name", "description", "limits"}) sorted.erase(key);
+  return digest(sorted.dump());
+}
+
+std::string resolve(const Experiment& experiment, const std::string& written) {
+  if (is_synthetic(written)) return written;
+  const std::filesystem::path path = written;
+  if (path.is_absolute()) return written;
+  return (experiment.file.parent_path() / path).lexically_normal().string();
+}
+
+std::vector<std::string> resolve_program(const Experiment& experiment, const Arm& arm) {
+  std::vector<std::string> argv = arm.program;
+  if (!argv.empty() && argv.front().find('/') != std::string::npos) {
+    argv.front() = resolve(experiment, argv.front());
+    // Without a '/' left (./worker beside the experiment file), the system would look in PATH.
+    if (argv.front().find('/') == std::string::npos) argv.front() = "./" + argv.front();
+  }
+  return argv;
+}
+
+void check_paths(const Experiment& experiment) {
+  check_file(experiment, "prompts.file", experiment.prompts.file);
+  if (experiment.texts.mode == TextMode::kGiven) check_file(experiment, "texts.file", experiment.texts.file);
+  for (std::size_t i = 0; i < experiment.arms.size(); ++i) {
+    const Arm& arm = experiment.arms[i];
+    const std::string key = fmt::format("arms[{}]", i);
+    check_model(experiment, arm.model == experiment.model ? "model" : key + ".model", arm.model);
+    check_program(experiment, arm, key + ".program");
+  }
+}
+
+std::string to_text(TextMode mode) {
+  switch (mode) {
+    case TextMode::kSampled:
+      return "sampled";
+    case TextMode::kGreedy:
+      return "greedy";
+    case TextMode::kGiven:
+      return "given";
+  }
+  throw internal_error("a text mode has no name");
+}
+
+std::string to_text(Granularity granularity) {
+  switch (granularity) {
+    case Granularity::kRun:
+      return "run";
+    case Granularity::kPrompt:
+      return "prompt";
+  }
+  throw internal_error("a granularity has no name");
+}
+
+}  // namespace tare::harness

@@ -1,0 +1,241 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "engine/backend/options.h"
+#include "harness/experiment/experiment.h"
+
+namespace tare::harness {
+namespace {
+
+constexpr std::int64_t kMostBlocks = 1000;     // beyond any sitting; stops a mistyped number
+constexpr std::int64_t kMostTokens = 1 << 24;  // as EngineOptions::context
+constexpr std::int64_t kMostCore = 4095;       // as CPU_SETSIZE allows with room
+constexpr double kMostSeconds = 86'400;        // a day
+constexpr double kHighestTemperature = 100;    // beyond it every draw is uniform
+constexpr double kHighestAlpha = 0.5;
+constexpr double kHighestMarginPercent = 100;
+
+std::string nonempty_text(JsonReader& reader, const std::string& key) {
+  std::string value = reader.text(key);
+  if (value.empty()) throw reader.error(key, "must not be empty");
+  return value;
+}
+
+double positive_number(JsonReader& reader, const std::string& key, double most) {
+  const double value = reader.number(key, 0, most);
+  if (value == 0) throw reader.error(key, "must be larger than 0");
+  return value;
+}
+
+std::uint64_t seed_of(JsonReader& reader, const std::string& key) {
+  return static_cast<std::uint64_t>(reader.integer(key, 0));
+}
+
+std::vector<std::int64_t> read_ids(JsonReader& reader, const std::string& key) {
+  std::vector<std::int64_t> ids;
+  for (const Json& element : reader.array(key)) {
+    if (!element.is_number_integer())
+      throw reader.error(fmt::format("{}[{}]", key, ids.size()), "must be a question id, an integer");
+    ids.push_back(element.get<std::int64_t>());
+  }
+  return ids;
+}
+
+PromptSelection read_prompts(JsonReader reader) {
+  PromptSelection prompts;
+  prompts.file = nonempty_text(reader, "file");
+  if (reader.has("limit")) prompts.limit = reader.integer("limit", 1);
+  if (reader.has("ids")) prompts.ids = read_ids(reader, "ids");
+  if (reader.has("categories")) prompts.categories = reader.texts("categories");
+  reader.refuse_unknown_keys();
+  return prompts;
+}
+
+// A field that belongs to some modes only is refused in the others: it would be read as if it did something.
+void refuse_in_mode(JsonReader& reader, const std::string& key, const std::string& mode, const std::string& used_in) {
+  if (reader.has(key))
+    throw reader.error(key, fmt::format("has no meaning with mode '{}'", mode), "it is used with mode " + used_in);
+}
+
+TextSource read_texts(JsonReader reader) {
+  TextSource texts;
+  const std::string mode = reader.word("mode", {"sampled", "greedy", "given"});
+  if (mode == "sampled") {
+    texts.mode = TextMode::kSampled;
+    if (reader.has("temperature")) texts.temperature = positive_number(reader, "temperature", kHighestTemperature);
+    if (reader.has("seed")) texts.seed = seed_of(reader, "seed");
+  } else {
+    texts.mode = mode == "greedy" ? TextMode::kGreedy : TextMode::kGiven;
+    refuse_in_mode(reader, "temperature", mode, "sampled");
+    refuse_in_mode(reader, "seed", mode, "sampled");
+  }
+  if (mode == "given") {
+    texts.file = nonempty_text(reader, "file");
+    refuse_in_mode(reader, "max_tokens", mode, "sampled or greedy");
+  } else {
+    if (reader.has("max_tokens")) texts.max_tokens = reader.integer("max_tokens", 2, kMostTokens);
+    refuse_in_mode(reader, "file", mode, "given");
+  }
+  reader.refuse_unknown_keys();
+  return texts;
+}
+
+std::vector<std::string> read_program(JsonReader& reader) {
+  const Json& program = reader.any("program");
+  if (program.is_string()) return {nonempty_text(reader, "program")};
+  if (!program.is_array() || program.empty())
+    throw reader.error("program", "must be a program's path, or a list of the path and its arguments");
+  std::vector<std::string> argv = reader.texts("program");
+  if (argv.front().empty()) throw reader.error("program[0]", "must not be empty");
+  return argv;
+}
+
+bool is_arm_name(const std::string& name) {
+  constexpr const char* kAllowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  return !name.empty() && name.find_first_not_of(kAllowed) == std::string::npos;
+}
+
+Arm read_arm(JsonReader reader, const Json& common_options, const std::string& common_model) {
+  Arm arm;
+  arm.name = reader.text("name");
+  if (!is_arm_name(arm.name))
+    throw reader.error("name", fmt::format("'{}' is not a name", arm.name), "use A-Z a-z 0-9 . _ -");
+  arm.model = reader.has("model") ? nonempty_text(reader, "model") : common_model;
+  if (reader.has("program")) arm.program = read_program(reader);
+  const Json own = reader.has("options") ? reader.object("options").json() : Json::object();
+  if (arm.program.empty()) {
+    engine::EngineOptions checked;
+    engine::apply_options(checked, common_options, "options");
+    engine::apply_options(checked, own, reader.place("options"));
+  }
+  arm.options = common_options;
+  arm.options.merge_patch(own);
+  reader.refuse_unknown_keys();
+  return arm;
+}
+
+std::vector<Arm> read_arms(JsonReader& reader, const Json& common_options, const std::string& common_model) {
+  std::vector<Arm> arms;
+  for (const Json& element : reader.array("arms")) {
+    const std::string place = fmt::format("arms[{}]", arms.size());
+    Arm arm = read_arm(JsonReader(element, place), common_options, common_model);
+    const bool known = std::any_of(arms.begin(), arms.end(), [&](const Arm& other) { return other.name == arm.name; });
+    if (known) throw input_error(place + ".name", fmt::format("'{}' is the name of another arm too", arm.name));
+    arms.push_back(std::move(arm));
+  }
+  if (arms.size() < kFewestArms || arms.size() > kMostArms)
+    throw reader.error(
+        "arms", fmt::format("must be {} to {} arms, the baseline first; is {}", kFewestArms, kMostArms, arms.size()));
+  return arms;
+}
+
+ScheduleSettings read_schedule(JsonReader reader) {
+  ScheduleSettings schedule;
+  const std::string granularity = reader.word("granularity", {"run", "prompt"});
+  schedule.granularity = granularity == "run" ? Granularity::kRun : Granularity::kPrompt;
+  if (reader.has("blocks")) schedule.blocks = reader.integer("blocks", 1, kMostBlocks);
+  if (reader.has("seed")) schedule.seed = seed_of(reader, "seed");
+  if (reader.has("warmup")) schedule.warmup = reader.boolean("warmup");
+  reader.refuse_unknown_keys();
+  return schedule;
+}
+
+AnalysisSettings read_analysis(JsonReader reader) {
+  AnalysisSettings analysis;
+  if (reader.has("alpha")) analysis.alpha = positive_number(reader, "alpha", kHighestAlpha);
+  if (reader.has("equivalence_margin_percent"))
+    analysis.equivalence_margin_percent = positive_number(reader, "equivalence_margin_percent", kHighestMarginPercent);
+  if (reader.has("non_inferiority_margin_percent"))
+    analysis.non_inferiority_margin_percent =
+        positive_number(reader, "non_inferiority_margin_percent", kHighestMarginPercent);
+  reader.refuse_unknown_keys();
+  return analysis;
+}
+
+std::vector<Measure> read_measures(JsonReader& reader) {
+  std::vector<Measure> measures;
+  if (!reader.has("measures")) {
+    for (const MeasureDescription& entry : measure_table()) measures.push_back(entry.measure);
+    return measures;
+  }
+  const std::vector<std::string> names = reader.texts("measures");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    try {
+      const Measure measure = measure_of(names[i]);
+      if (std::find(measures.begin(), measures.end(), measure) != measures.end())
+        throw input_error("", fmt::format("'{}' appears twice", names[i]));
+      measures.push_back(measure);
+    } catch (const Error& error) {
+      throw error.within(fmt::format("measures[{}]", i));
+    }
+  }
+  std::sort(measures.begin(), measures.end());
+  if (measures.empty() || measures.front() != Measure::kDecodeSpeed)
+    throw reader.error("measures", "must have decode_speed among them: the verdict rests on it");
+  return measures;
+}
+
+std::vector<int> read_pinning(JsonReader reader) {
+  std::vector<int> cores;
+  for (const Json& element : reader.array("cores")) {
+    const std::string key = fmt::format("cores[{}]", cores.size());
+    if (!element.is_number_integer() || element < 0 || element > kMostCore)
+      throw reader.error(key, fmt::format("must be the number of a core, 0 to {}", kMostCore));
+    const int core = element.get<int>();
+    if (std::find(cores.begin(), cores.end(), core) != cores.end()) throw reader.error(key, "appears twice");
+    cores.push_back(core);
+  }
+  if (cores.empty()) throw reader.error("cores", "must name at least one core");
+  reader.refuse_unknown_keys();
+  return cores;
+}
+
+Limits read_limits(JsonReader reader) {
+  Limits limits;
+  if (reader.has("worker_start_s")) limits.worker_start_s = positive_number(reader, "worker_start_s", kMostSeconds);
+  if (reader.has("prompt_s")) limits.prompt_s = positive_number(reader, "prompt_s", kMostSeconds);
+  reader.refuse_unknown_keys();
+  return limits;
+}
+
+Experiment read_fields(JsonReader reader) {
+  Experiment experiment;
+  experiment.name = nonempty_text(reader, "name");
+  if (reader.has("description")) experiment.description = reader.text("description");
+  experiment.model = nonempty_text(reader, "model");
+  experiment.prompts = read_prompts(reader.object("prompts"));
+  if (reader.has("texts")) experiment.texts = read_texts(reader.object("texts"));
+  const Json common_options = reader.has("options") ? reader.object("options").json() : Json::object();
+  experiment.arms = read_arms(reader, common_options, experiment.model);
+  experiment.schedule = read_schedule(reader.object("schedule"));
+  experiment.measures = read_measures(reader);
+  if (reader.has("analysis")) experiment.analysis = read_analysis(reader.object("analysis"));
+  if (reader.has("pinning")) experiment.pinned_cores = read_pinning(reader.object("pinning"));
+  if (reader.has("limits")) experiment.limits = read_limits(reader.object("limits"));
+  reader.refuse_unknown_keys();
+  return experiment;
+}
+
+}  // namespace
+
+Experiment parse_experiment(std::string_view text, const std::filesystem::path& file) {
+  const Json json = parse_json(text, file.string(), JsonComments::kAllowed);
+  try {
+    Experiment experiment = read_fields(JsonReader(json, ""));
+    experiment.file = file;
+    return experiment;
+  } catch (const Error& error) {
+    throw error.within(file.string());
+  }
+}
+
+Experiment read_experiment(const std::filesystem::path& file) {
+  return parse_experiment(read_text_file(file), file);
+}
+
+}  // namespace tare::harness
