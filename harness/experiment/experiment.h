@@ -22,7 +22,7 @@ constexpr std::size_t kMostArms = 5;  // balanced orders are tabulated up to fiv
 struct PromptSelection {
   std::string file;  // as written; see resolve()
   std::optional<std::int64_t> limit;
-  std::vector<std::int64_t> ids;
+  std::vector<std::string> ids;  // question ids; the file may write them as numbers
   std::vector<std::string> categories;
 };
 

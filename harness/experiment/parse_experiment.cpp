@@ -36,12 +36,13 @@ std::uint64_t seed_of(JsonReader& reader, const std::string& key) {
   return static_cast<std::uint64_t>(reader.integer(key, 0));
 }
 
-std::vector<std::int64_t> read_ids(JsonReader& reader, const std::string& key) {
-  std::vector<std::int64_t> ids;
+std::vector<std::string> read_ids(JsonReader& reader, const std::string& key) {
+  std::vector<std::string> ids;
   for (const Json& element : reader.array(key)) {
-    if (!element.is_number_integer())
-      throw reader.error(fmt::format("{}[{}]", key, ids.size()), "must be a question id, an integer");
-    ids.push_back(element.get<std::int64_t>());
+    const bool number = element.is_number_integer();
+    if (!number && !element.is_string())
+      throw reader.error(fmt::format("{}[{}]", key, ids.size()), "must be a question id: a number or a text");
+    ids.push_back(number ? std::to_string(element.get<std::int64_t>()) : element.get<std::string>());
   }
   return ids;
 }

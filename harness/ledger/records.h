@@ -23,7 +23,7 @@ struct Rounds {
 
 // A replay text: what every arm is forced onto. Statistics of repetition as in forced/replay_text.h.
 struct TextRecord {
-  std::int64_t prompt_id = 0;
+  std::string prompt_id;
   std::string category;
   std::vector<std::int32_t> prompt_tokens;
   std::vector<std::int32_t> tokens;
@@ -39,7 +39,7 @@ struct TextRecord {
 };
 
 struct TextDifference {
-  std::int64_t prompt_id = 0;
+  std::string prompt_id;
   std::int64_t position = 0;  // token index in the text, or round index
   std::string what;           // "committed", "natural", "rounds", "length"
   std::int64_t wanted = 0;
@@ -106,7 +106,7 @@ struct RunRecord {
 };
 
 struct PromptResult {
-  std::int64_t prompt_id = 0;
+  std::string prompt_id;
   std::int64_t position = 0;        // place in the run, from 0
   std::int64_t started_utc_ns = 0;  // of the request
   std::int64_t prompt_tokens = 0;
