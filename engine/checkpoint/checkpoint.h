@@ -8,18 +8,46 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/checkpoint/model_config.h"
 
 namespace tare::engine {
 
-enum class Dtype { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU64, kU32, kU16, kU8, kBool, kF8E4M3, kF8E5M2 };
+// Every element type of the safetensors format.
+enum class Dtype {
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kBool,
+  kF8E4M3,
+  kF8E5M2,
+  kF8E8M0,
+  kF8E4M3Fnuz,
+  kF8E5M2Fnuz,
+  kC64,
+  kF6E2M3,  // 6 bits an element, packed
+  kF6E3M2,
+  kF4,  // 4 bits an element, packed
+};
 
-[[nodiscard]] std::size_t dtype_bytes(Dtype dtype);
-[[nodiscard]] std::string dtype_name(Dtype dtype);  // as safetensors writes it: "BF16"
+[[nodiscard]] std::size_t dtype_bits(Dtype dtype);
+[[nodiscard]] std::size_t dtype_bytes(Dtype dtype);  // Throws Error (internal) for the packed types
+[[nodiscard]] std::string dtype_name(Dtype dtype);   // as safetensors writes it: "BF16"
+[[nodiscard]] std::optional<Dtype> dtype_from_name(std::string_view name);
 
 // A tensor's bytes, row-major, little-endian. Keeps what it points into alive.
 struct Tensor {
@@ -40,10 +68,12 @@ class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
   [[nodiscard]] virtual const ModelConfig& config() const = 0;
-  // Names content: equal digests mean equal config and weights. 32 hexadecimal digits.
+  // Names content: equal digests mean equal config and weights. 32 hexadecimal digits. Of a directory it covers the
+  // text of config.json, every safetensors header, and the data: all bytes below 1 GB, otherwise 64 evenly spaced
+  // pieces of 1 MB a shard (so that 50 GB take seconds). Computed at every call.
   [[nodiscard]] virtual std::string digest() const = 0;
   [[nodiscard]] virtual bool has(const std::string& name) const = 0;
-  // Throws Error (input) when there is no such tensor, naming file and tensor.
+  // Throws Error (input) when there is no such tensor, naming file and tensor. May be called from several threads.
   [[nodiscard]] virtual Tensor tensor(const std::string& name) const = 0;
   [[nodiscard]] virtual std::vector<std::string> names() const = 0;
 

@@ -1,0 +1,283 @@
+#include "engine/checkpoint/hugging_face.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_reader.h"
+#include "engine/checkpoint/tensor_plan.h"
+
+namespace tare::engine {
+namespace {
+
+constexpr std::array<std::string_view, 3> kBodyPrefixes = {"model.language_model.", "model.", "language_model.model."};
+constexpr std::array<std::string_view, 2> kHeadNames = {"lm_head.weight", "language_model.lm_head.weight"};
+constexpr std::array<std::string_view, 2> kMtpPrefixes = {"mtp.", "model.mtp."};
+constexpr std::array<std::string_view, 2> kVisionPrefixes = {"model.visual.", "visual."};
+constexpr const char* kFusedProjections = "linear_attn.in_proj_qkvz.weight";
+constexpr const char* kFusedGates = "linear_attn.in_proj_ba.weight";
+
+// What digest() covers; see checkpoint.h.
+constexpr std::uint64_t kDigestWhole = 1'000'000'000;
+constexpr std::size_t kDigestPieces = 64;
+constexpr std::size_t kDigestPieceBytes = 1'000'000;
+
+template <std::size_t count>
+std::optional<std::string> without_prefix(const std::string& name,
+                                          const std::array<std::string_view, count>& prefixes) {
+  for (const std::string_view prefix : prefixes)
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  return std::nullopt;
+}
+
+bool is_redundant(const std::string& canonical) {
+  return canonical.ends_with("rotary_emb.inv_freq");
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+// Row numbers of the four (or two) projections inside the fused tensors of Qwen3-Next, which groups them by key head
+// (model specification, section 2.5).
+struct FusedRows {
+  std::vector<std::int64_t> qkv, z, b, a;
+};
+
+void append_range(std::vector<std::int64_t>& rows, std::int64_t begin, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) rows.push_back(begin + i);
+}
+
+FusedRows fused_rows(const ModelConfig& config) {
+  const std::int64_t key_dim = config.linear_key_head_dim;
+  const std::int64_t values_a_key = config.linear_value_heads / config.linear_key_heads;
+  const std::int64_t value_rows = values_a_key * config.linear_value_head_dim;
+  const std::int64_t group = 2 * key_dim + 2 * value_rows;
+  FusedRows rows;
+  const auto gather = [&](std::vector<std::int64_t>& into, std::int64_t offset, std::int64_t count) {
+    for (std::int64_t head = 0; head < config.linear_key_heads; ++head)
+      append_range(into, head * group + offset, count);
+  };
+  gather(rows.qkv, 0, key_dim);
+  gather(rows.qkv, key_dim, key_dim);
+  gather(rows.qkv, 2 * key_dim, value_rows);
+  gather(rows.z, 2 * key_dim + value_rows, value_rows);
+  for (std::int64_t head = 0; head < config.linear_key_heads; ++head) {
+    append_range(rows.b, 2 * values_a_key * head, values_a_key);
+    append_range(rows.a, 2 * values_a_key * head + values_a_key, values_a_key);
+  }
+  return rows;
+}
+
+std::string data_digest(std::span<const std::byte> data, bool whole) {
+  if (whole || data.size() <= kDigestPieces * kDigestPieceBytes) return digest(data);
+  std::string pieces;
+  const std::size_t last_begin = data.size() - kDigestPieceBytes;
+  for (std::size_t i = 0; i < kDigestPieces; ++i) {
+    // Evenly spaced, the first at the beginning and the last at the end.
+    const auto begin = static_cast<std::size_t>(static_cast<double>(last_begin) * static_cast<double>(i) /
+                                                static_cast<double>(kDigestPieces - 1));
+    pieces += digest(data.subspan(std::min(begin, last_begin), kDigestPieceBytes));
+  }
+  return digest(std::string_view(pieces));
+}
+
+// File names of the shards, from the index; the map tensor -> file is checked against them.
+std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
+  const std::string where = path.string();
+  const SortedJson index = parse_sorted_json(read_text_file(path), where);
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
+    throw input_error(where, "has no weight_map object");
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    if (!file.is_string()) throw input_error(where, fmt::format("weight_map['{}'] must be a file name", tensor));
+    const std::string name = file.get<std::string>();
+    const std::filesystem::path as_path(name);
+    if (name.empty() || as_path.filename().string() != name || name == "." || name == "..")
+      throw input_error(where, fmt::format("weight_map['{}'] is '{}', not a file name", tensor, name));
+    files.emplace(tensor, name);
+  }
+  if (files.empty()) throw input_error(where, "weight_map is empty");
+  return files;
+}
+
+}  // namespace
+
+HuggingFaceCheckpoint::HuggingFaceCheckpoint(const std::filesystem::path& directory)
+    : directory_(directory), config_(read_model_config(directory)) {
+  open_shards();
+  name_tensors();
+  split_fused();
+  check_plan();
+}
+
+void HuggingFaceCheckpoint::open_shards() {
+  const std::filesystem::path single = directory_ / "model.safetensors";
+  const std::filesystem::path index_path = directory_ / "model.safetensors.index.json";
+  if (std::filesystem::exists(single)) {
+    shards_.emplace_back(single);
+    return;
+  }
+  if (!std::filesystem::exists(index_path)) {
+    std::set<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_))
+      if (entry.path().extension() == ".safetensors") files.insert(entry.path());
+    if (files.empty()) throw input_error(directory_.string(), "has no *.safetensors file");
+    for (const std::filesystem::path& file : files) shards_.emplace_back(file);
+    return;
+  }
+  const std::map<std::string, std::string> index = read_index(index_path);
+  std::map<std::string, std::size_t> opened;
+  for (const auto& [tensor, file] : index) {
+    if (!opened.contains(file)) {
+      if (!std::filesystem::exists(directory_ / file))
+        throw input_error((directory_ / file).string(),
+                          fmt::format("this shard is missing; {} names it", index_path.filename().string()),
+                          "download the whole model again");
+      opened.emplace(file, shards_.size());
+      shards_.emplace_back(directory_ / file);
+    }
+    const SafetensorsFile& shard = shards_[opened.at(file)];
+    if (!shard.has(tensor))
+      throw input_error(shard.path().string(),
+                        fmt::format("has no tensor '{}', but {} says so", tensor, index_path.filename().string()));
+  }
+}
+
+// Fills sources_ under canonical names, vision left out.
+void HuggingFaceCheckpoint::name_tensors() {
+  std::map<std::string, Source> files;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    for (const std::string& name : shards_[i].names()) {
+      const auto [found, added] = files.try_emplace(name, Source{i, name, {}, shards_[i].tensor(name).shape});
+      if (!added)
+        throw input_error(
+            shards_[i].path().string(),
+            fmt::format("tensor '{}' is also in {}", name, shards_[found->second.shard].path().filename().string()));
+    }
+  }
+  std::optional<std::string_view> body;
+  for (const std::string_view prefix : kBodyPrefixes)
+    if (!body && files.contains(std::string(prefix) + "embed_tokens.weight")) body = prefix;
+  if (!body)
+    throw input_error(directory_.string(),
+                      "has no embed_tokens.weight under model.language_model., model. or "
+                      "language_model.model.");
+  for (auto& [name, source] : files) {
+    if (without_prefix(name, kVisionPrefixes)) continue;
+    std::string canonical;
+    if (const auto mtp = without_prefix(name, kMtpPrefixes)) {
+      if (config_.mtp_layers == 0) continue;
+      canonical = "mtp." + *mtp;
+    } else if (std::find(kHeadNames.begin(), kHeadNames.end(), name) != kHeadNames.end()) {
+      if (config_.tie_word_embeddings) continue;
+      canonical = "lm_head.weight";
+    } else if (name.starts_with(*body)) {
+      canonical = name.substr(body->size());
+    } else {
+      throw input_error(place(source), "is not a tensor of this model family");
+    }
+    if (is_redundant(canonical)) continue;
+    const auto [found, added] = sources_.try_emplace(canonical, source);
+    if (!added) throw input_error(place(source), fmt::format("is the same as '{}'", found->second.name));
+  }
+  const bool any_mtp =
+      std::any_of(sources_.begin(), sources_.end(), [](const auto& named) { return named.first.starts_with("mtp."); });
+  if (!any_mtp) config_.mtp_layers = 0;
+}
+
+void HuggingFaceCheckpoint::split_fused() {
+  const FusedRows rows = fused_rows(config_);
+  const auto split = [&](const std::string& layer, const char* fused,
+                         std::initializer_list<std::pair<const char*, const std::vector<std::int64_t>*>> parts) {
+    const auto found = sources_.find(layer + fused);
+    if (found == sources_.end()) return;
+    std::int64_t total = 0;
+    for (const auto& part : parts) total += static_cast<std::int64_t>(part.second->size());
+    const std::vector<std::int64_t> wanted = {total, config_.hidden_size};
+    if (found->second.shape != wanted)
+      throw input_error(place(found->second), fmt::format("has shape {}, config.json demands {}",
+                                                          shape_text(found->second.shape), shape_text(wanted)));
+    for (const auto& [name, part_rows] : parts) {
+      Source source = found->second;
+      source.rows = *part_rows;
+      source.shape = {static_cast<std::int64_t>(part_rows->size()), config_.hidden_size};
+      if (!sources_.try_emplace(layer + name, source).second)
+        throw input_error(place(source), fmt::format("and {}{} are both there", layer, name));
+    }
+    sources_.erase(found);
+  };
+  for (std::int64_t i = 0; i < config_.layer_count(); ++i) {
+    const std::string layer = fmt::format("layers.{}.", i);
+    split(layer, kFusedProjections,
+          {{"linear_attn.in_proj_qkv.weight", &rows.qkv}, {"linear_attn.in_proj_z.weight", &rows.z}});
+    split(layer, kFusedGates, {{"linear_attn.in_proj_b.weight", &rows.b}, {"linear_attn.in_proj_a.weight", &rows.a}});
+  }
+}
+
+// Everything the configuration demands is there in its shape, and nothing else.
+void HuggingFaceCheckpoint::check_plan() {
+  for (const PlannedTensor& planned : plan_tensors(config_)) {
+    const auto found = sources_.find(planned.name);
+    if (found == sources_.end())
+      throw input_error(directory_.string(),
+                        fmt::format("tensor '{}' {} is missing", planned.name, shape_text(planned.shape)),
+                        "config.json demands it; is the download complete?");
+    if (found->second.shape != planned.shape)
+      throw input_error(place(found->second), fmt::format("has shape {}, config.json demands {}",
+                                                          shape_text(found->second.shape), shape_text(planned.shape)));
+    names_.push_back(planned.name);
+  }
+  if (names_.size() == sources_.size()) return;
+  const std::set<std::string> known(names_.begin(), names_.end());
+  for (const auto& [name, source] : sources_)
+    if (!known.contains(name))
+      throw input_error(place(source), "is not a tensor of the model that config.json describes",
+                        "does config.json belong to these weights?");
+}
+
+std::string HuggingFaceCheckpoint::place(const Source& source) const {
+  return fmt::format("{}: tensor '{}'", shards_[source.shard].path().string(), source.name);
+}
+
+std::string HuggingFaceCheckpoint::digest() const {
+  std::uint64_t total = 0;
+  for (const SafetensorsFile& shard : shards_) total += shard.data_bytes().size();
+  std::string parts = digest_file(directory_ / "config.json");
+  const std::filesystem::path generation = directory_ / "generation_config.json";
+  if (std::filesystem::exists(generation)) parts += digest_file(generation);
+  for (const SafetensorsFile& shard : shards_)
+    parts += tare::digest(shard.header_bytes()) + data_digest(shard.data_bytes(), total < kDigestWhole);
+  return tare::digest(std::string_view(parts));
+}
+
+Tensor HuggingFaceCheckpoint::tensor(const std::string& name) const {
+  const auto found = sources_.find(name);
+  if (found == sources_.end()) throw input_error(directory_.string(), fmt::format("has no tensor '{}'", name));
+  const Source& source = found->second;
+  Tensor tensor = shards_[source.shard].tensor(source.name);
+  if (!source.rows.empty()) {
+    const std::size_t row_bytes = static_cast<std::size_t>(source.shape[1]) * dtype_bytes(tensor.dtype);
+    auto gathered = std::make_shared<std::vector<std::byte>>(source.rows.size() * row_bytes);
+    for (std::size_t i = 0; i < source.rows.size(); ++i)
+      std::memcpy(gathered->data() + i * row_bytes,
+                  tensor.bytes.data() + static_cast<std::size_t>(source.rows[i]) * row_bytes, row_bytes);
+    tensor.bytes = *gathered;
+    tensor.shape = source.shape;
+    tensor.storage = std::move(gathered);
+  }
+  tensor.name = name;
+  return tensor;
+}
+
+}  // namespace tare::engine
