@@ -160,7 +160,8 @@ struct Effect {
   double p = kMissing;           // two-sided, of the verdict's interval
   double p_adjusted = kMissing;  // by Holm within the family; missing when not in it
   bool in_family = false;        // one of the verdicts that share the error rate
-  // "better", "worse", "non-inferior", "equivalent", "inconclusive" or "invalid"; empty: a measure without a verdict.
+  // Word of stats::verdict_name: "better", "worse", "non_inferior", "equivalent", "inconclusive" or "invalid"; empty: a
+  // measure without a verdict.
   std::string verdict;
   bool difference_shown = false;
   std::optional<KnownTruth> truth;
@@ -275,8 +276,10 @@ struct ScheduleFacts {
 // What the methods paragraph needs beyond the rest.
 struct Methods {
   double alpha = 0.05;
-  std::size_t family_size = 0;               // verdicts adjusted together
-  double equivalence_margin_log = kMissing;  // missing: none was set beforehand
+  std::size_t family_size = 0;  // verdicts adjusted together
+  // Margins set beforehand, as |ln(1 - margin)|; missing: none was set.
+  double equivalence_margin_log = kMissing;
+  double non_inferiority_margin_log = kMissing;
   std::size_t bootstrap_resamples = 0;
   std::uint64_t bootstrap_seed = 0;
   std::string unit_of_replication;  // "launch" or "block"
