@@ -27,8 +27,12 @@ struct ReplayText {
   std::string category;
   std::vector<std::int32_t> prompt_tokens;
   std::vector<std::int32_t> tokens;        // what is committed after the prompt, the prefill's token first
-  std::string outcome;                     // of the free run that wrote it
-  std::vector<std::int32_t> round_tokens;  // committed by each round of that free run: the round boundaries
+  std::string outcome;                     // of the free run that wrote it; "given" for a text from elsewhere
+  std::vector<std::int32_t> round_tokens;  // committed by each round of that run: the round boundaries
+  // The baseline's choice at each position. Empty for a text the baseline wrote itself: there the choice is the text.
+  std::vector<std::int32_t> natural;
+
+  [[nodiscard]] const std::vector<std::int32_t>& expected_natural() const { return natural.empty() ? tokens : natural; }
 };
 
 // Digest of prompt and text ids: equal digests mean equal work.

@@ -56,7 +56,8 @@ std::string to_text(const Difference& difference) {
 std::optional<Difference> compare(const ReplayText& text, const ForcedRun& run) {
   if (auto difference = first_difference(text.prompt_id, DifferenceKind::kCommitted, text.tokens, run.committed))
     return difference;
-  if (auto difference = first_difference(text.prompt_id, DifferenceKind::kNatural, text.tokens, run.natural))
+  if (auto difference =
+          first_difference(text.prompt_id, DifferenceKind::kNatural, text.expected_natural(), run.natural))
     return difference;
   return first_difference(text.prompt_id, DifferenceKind::kRounds, text.round_tokens, run.round_tokens);
 }

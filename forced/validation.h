@@ -33,7 +33,7 @@ struct Difference {
 // "prompt 12, position 40: natural choice 17, the text has 9".
 [[nodiscard]] std::string to_text(const Difference& difference);
 
-// Nothing when the run reproduces the text in tokens and rounds.
+// Nothing when the run reproduces the text in tokens, natural choices and rounds.
 [[nodiscard]] std::optional<Difference> compare(const ReplayText& text, const ForcedRun& run);
 
 // Share of positions at which the natural choice equals the text. 0 for an empty run.

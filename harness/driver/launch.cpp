@@ -1,0 +1,68 @@
+#include "harness/driver/launch.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "harness/environment/environment.h"
+
+namespace tare::harness {
+namespace {
+
+std::vector<std::string> argv_of(const Experiment& experiment, const Arm& arm, const std::string& own_program) {
+  std::vector<std::string> argv = resolve_program(experiment, arm);
+  if (argv.empty()) argv = {own_program, "worker"};
+  return argv;
+}
+
+}  // namespace
+
+Launch::Launch(const Experiment& experiment, const Arm& arm, const std::string& own_program, Ledger& ledger,
+               const LaunchPlace& place)
+    : ledger_(&ledger),
+      worker_(arm.name, argv_of(experiment, arm, own_program),
+              WorkerLimits{experiment.limits.worker_start_s, experiment.limits.prompt_s}) {
+  LaunchRecord record;
+  record.arm = arm.name;
+  record.purpose = place.purpose;
+  record.block = place.block;
+  record.sitting = place.sitting;
+  record.program = worker_.argv();
+  record.pid = worker_.pid();
+  record.started_utc_ns = utc_now_ns();
+  id_ = ledger.begin_launch(record);
+  try {
+    const std::string model = resolve(experiment, arm.model);
+    opened_ = worker_.open({model, arm.options, experiment.pinned_cores});
+    ledger.describe_launch(id_, opened_.options, worker_.hello().build, opened_.checkpoint_digest, model);
+  } catch (...) {
+    record_end();
+    throw;
+  }
+}
+
+Launch::~Launch() {
+  record_end();
+}
+
+TimedRun Launch::run(const RunCall& call) {
+  TimedRun timed = worker_.run(call);
+  peak_memory_bytes_ = std::max(peak_memory_bytes_, timed.reply.peak_memory_bytes);
+  return timed;
+}
+
+void Launch::record_end() noexcept {
+  try {
+    const ExitStatus status = worker_.close();
+    const bool ended_well = status.code == 0 && !status.signalled;
+    const auto peak = peak_memory_bytes_ > 0 ? std::optional(peak_memory_bytes_) : std::nullopt;
+    ledger_->end_launch(id_, utc_now_ns(), status.code, peak, ended_well ? std::string() : worker_.last_words());
+  } catch (const std::exception& failure) {
+    // The launch's rows that count are stored with its runs; its end is a note beside them.
+    spdlog::warn("the end of launch {} could not be recorded: {}", id_, failure.what());
+  }
+}
+
+}  // namespace tare::harness

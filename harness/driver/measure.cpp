@@ -1,0 +1,189 @@
+#include "harness/driver/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "base/digest.h"
+#include "harness/driver/launch.h"
+#include "harness/driver/replay_texts.h"
+#include "harness/environment/environment.h"
+
+namespace tare::harness {
+namespace {
+
+// A fresh process is settled when two replays of the first text in a row took the same time to 2 %; after five replays
+// we go on as it is (a machine that never settles must not stop the experiment: the schedule carries the rest).
+constexpr int kMostSettlingReplays = 5;
+constexpr double kSettledShare = 0.02;
+// Granularity prompt: texts that a resident worker replays as its warm-up run.
+constexpr std::size_t kWarmupTexts = 8;
+
+void settle(const MeasureContext& context, Launch& launch) {
+  const RunCall call = call_of(*context.experiment, context.texts->front());
+  double before = 0;
+  for (int replay = 0; replay < kMostSettlingReplays; ++replay) {
+    const double now = static_cast<double>(launch.run(call).reply.decode_ns);
+    if (before > 0 && std::abs(now - before) <= kSettledShare * before) return;
+    before = now;
+  }
+}
+
+PromptResult to_result(const forced::ReplayText& text, std::int64_t position, std::int64_t started_utc_ns,
+                       const TimedRun& run) {
+  const RunReply& reply = run.reply;
+  PromptResult result;
+  result.prompt_id = text.prompt_id;
+  result.position = position;
+  result.started_utc_ns = started_utc_ns;
+  result.prompt_tokens = static_cast<std::int64_t>(text.prompt_tokens.size());
+  result.tokens = static_cast<std::int64_t>(reply.tokens.size());
+  result.prefill_ns = reply.prefill_ns;
+  result.time_to_first_token_ns = reply.first_token_ns;
+  result.decode_tokens = result.tokens - 1;
+  result.decode_ns = reply.decode_ns;
+  result.inner_ns = reply.total_ns;
+  result.outer_ns = run.outer_ns;
+  result.outcome = reply.outcome;
+  result.text_digest = digest_tokens(reply.tokens);
+  result.rounds.duration_ns = reply.round_ns;
+  result.rounds.tokens = reply.round_tokens;
+  result.rounds.spun_ns = reply.round_spun_ns;
+  if (result.rounds.spun_ns.empty()) result.rounds.spun_ns.assign(reply.round_ns.size(), 0);
+  return result;
+}
+
+PromptResult replay(const MeasureContext& context, Launch& launch, std::size_t index) {
+  const forced::ReplayText& text = (*context.texts)[index];
+  const std::int64_t started = utc_now_ns();
+  const TimedRun run = launch.run(call_of(*context.experiment, text));
+  if (run.reply.tokens != text.tokens)
+    throw Error(ErrorKind::kInvalid,
+                fmt::format("committed {} tokens and ended with '{}'; the text has {} tokens", run.reply.tokens.size(),
+                            run.reply.outcome, text.tokens.size()),
+                fmt::format("prompt {}", text.prompt_id),
+                "every arm must walk the same text; a larger 'context' may help");
+  return to_result(text, static_cast<std::int64_t>(index), started, run);
+}
+
+// Arm names from plan indices.
+const Arm& arm_of(const MeasureContext& context, const PlannedRun& run) {
+  return context.experiment->arms[run.arm];
+}
+
+// Records a run that could not be finished and lets the error go on; an interruption leaves the run as it is (the block
+// is marked as interrupted by the caller).
+template <class Body>
+void recording_failure(const MeasureContext& context, const std::vector<std::int64_t>& run_ids, const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInterrupted)
+      for (const std::int64_t run_id : run_ids) context.ledger->fail_run(run_id, utc_now_ns(), error.what());
+    throw;
+  }
+}
+
+void store_sample(const MeasureContext& context, std::int64_t run_id, const std::string& kind) {
+  context.ledger->store_sample({run_id, kind, sample_environment()});
+}
+
+// Granularity run: a launch of its own.
+void measure_run(const MeasureContext& context, const PlannedRun& planned) {
+  const Arm& arm = arm_of(context, planned);
+  stop_if_interrupted(*context.settings);
+  Launch launch(*context.experiment, arm, context.settings->own_program.string(), *context.ledger,
+                {"measurement", planned.block, context.sitting});
+  settle(context, launch);
+  const std::int64_t run_id =
+      context.ledger->begin_run({planned.block, planned.slot, planned.warmup}, arm.name, launch.id(), utc_now_ns());
+  recording_failure(context, {run_id}, [&] {
+    store_sample(context, run_id, "before");
+    RunEnd end;
+    for (std::size_t i = 0; i < context.texts->size(); ++i) {
+      stop_if_interrupted(*context.settings);
+      end.prompts.push_back(replay(context, launch, i));
+      context.prompt_done(fmt::format("block {}, {} {}: {}", planned.block + 1, planned.warmup ? "warm-up" : "slot",
+                                      planned.slot + 1, arm.name));
+    }
+    end.ended_utc_ns = utc_now_ns();
+    end.samples.push_back({run_id, "after", sample_environment()});
+    context.ledger->finish_run(run_id, end);
+  });
+}
+
+// Granularity prompt: the block's workers are resident; which arm replays a prompt first alternates.
+class ResidentBlock {
+ public:
+  ResidentBlock(const MeasureContext& context, const PlannedBlock& block) : context_(context), block_(block) {
+    launches_.resize(context.experiment->arms.size());
+    for (const PlannedRun& run : block.runs) {
+      stop_if_interrupted(*context.settings);
+      launches_[run.arm] =
+          std::make_unique<Launch>(*context.experiment, arm_of(context, run), context.settings->own_program.string(),
+                                   *context.ledger, LaunchPlace{"measurement", run.block, context.sitting});
+    }
+  }
+
+  void warm_up() {
+    for (const PlannedRun& run : block_.warmups) measure({run}, std::min(kWarmupTexts, context_.texts->size()));
+  }
+
+  void measure_all() { measure(block_.runs, context_.texts->size()); }
+
+ private:
+  const MeasureContext& context_;
+  const PlannedBlock& block_;
+  std::vector<std::unique_ptr<Launch>> launches_;  // by arm
+
+  void measure(const std::vector<PlannedRun>& runs, std::size_t texts) {
+    std::vector<std::int64_t> run_ids(launches_.size(), 0);
+    std::vector<RunEnd> ends(launches_.size());
+    std::vector<std::int64_t> begun;
+    for (const PlannedRun& run : runs) {
+      Launch& launch = *launches_[run.arm];
+      if (run.warmup) settle(context_, launch);
+      run_ids[run.arm] = context_.ledger->begin_run({run.block, run.slot, run.warmup}, arm_of(context_, run).name,
+                                                    launch.id(), utc_now_ns());
+      begun.push_back(run_ids[run.arm]);
+    }
+    recording_failure(context_, begun, [&] {
+      for (const std::int64_t run_id : begun) store_sample(context_, run_id, "before");
+      for (std::size_t i = 0; i < texts; ++i) {
+        for (const std::size_t arm : arm_order(*context_.experiment, block_.block, i)) {
+          if (run_ids[arm] == 0) continue;
+          stop_if_interrupted(*context_.settings);
+          ends[arm].prompts.push_back(replay(context_, *launches_[arm], i));
+          context_.prompt_done(fmt::format("block {}, prompt {} of {}", block_.block + 1, i + 1, texts));
+        }
+      }
+      for (const PlannedRun& run : runs) {
+        const std::int64_t run_id = run_ids[run.arm];
+        ends[run.arm].ended_utc_ns = utc_now_ns();
+        ends[run.arm].samples.push_back({run_id, "after", sample_environment()});
+        context_.ledger->finish_run(run_id, ends[run.arm]);
+      }
+    });
+  }
+};
+
+}  // namespace
+
+void measure_block(const MeasureContext& context, const PlannedBlock& block, bool with_warmups) {
+  if (context.experiment->schedule.granularity == Granularity::kPrompt) {
+    ResidentBlock resident(context, block);
+    if (with_warmups) resident.warm_up();
+    resident.measure_all();
+    return;
+  }
+  if (with_warmups)
+    for (const PlannedRun& run : block.warmups) measure_run(context, run);
+  for (const PlannedRun& run : block.runs) measure_run(context, run);
+}
+
+}  // namespace tare::harness

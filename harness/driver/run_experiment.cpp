@@ -1,0 +1,149 @@
+#include "harness/driver/run_experiment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "harness/driver/launch.h"
+#include "harness/driver/measure.h"
+#include "harness/driver/replay_texts.h"
+#include "harness/environment/build_info.h"
+#include "harness/environment/environment.h"
+#include "harness/ledger/run_lock.h"
+
+namespace tare::harness {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Time left from the mean time of what was done in this call.
+class Remaining {
+ public:
+  explicit Remaining(std::int64_t total) : total_(total), started_(Clock::now()) {}
+
+  Progress step(std::string phase, std::string what) {
+    ++done_;
+    const double elapsed = std::chrono::duration<double>(Clock::now() - started_).count();
+    const double left =
+        elapsed / static_cast<double>(done_) * static_cast<double>(std::max<std::int64_t>(total_ - done_, 0));
+    return {std::move(phase), std::move(what), std::min(done_, total_), total_, left};
+  }
+
+ private:
+  std::int64_t total_;
+  std::int64_t done_ = 0;
+  Clock::time_point started_;
+};
+
+std::int64_t begin_sitting(const Experiment& experiment, Ledger& ledger) {
+  SittingRecord sitting;
+  sitting.started_utc_ns = utc_now_ns();
+  sitting.machine = to_json(read_machine());
+  sitting.harness_build = to_json(build_info());
+  const std::string file = experiment.texts.mode == TextMode::kGiven ? experiment.texts.file : experiment.prompts.file;
+  sitting.prompts_digest = digest_file(resolve(experiment, file));
+  return ledger.begin_sitting(std::move(sitting));
+}
+
+// The stored texts, or new ones that are stored now.
+std::vector<forced::ReplayText> prepare_texts(const Experiment& experiment, Ledger& ledger, const RunSettings& settings,
+                                              std::int64_t sitting) {
+  std::vector<TextRecord> records = ledger.texts();
+  const std::string own_program = settings.own_program.string();
+  std::vector<forced::ReplayText> texts;
+  const bool given = experiment.texts.mode == TextMode::kGiven;
+  if (records.empty() || given) {
+    Launch baseline(experiment, experiment.arms.front(), own_program, ledger, {"texts", -1, sitting});
+    if (records.empty()) {
+      for (const forced::ReplayText& text : write_texts(experiment, baseline, settings))
+        records.push_back(to_record(text));
+      ledger.store_texts(records);
+    }
+    for (const TextRecord& record : records) texts.push_back(to_replay_text(record));
+    texts = measurable(texts);
+    if (given) note_natural_choices(experiment, baseline, texts, settings);
+    return texts;
+  }
+  for (const TextRecord& record : records) texts.push_back(to_replay_text(record));
+  return measurable(texts);
+}
+
+void validate_instrument(const Experiment& experiment, Ledger& ledger, const RunSettings& settings,
+                         const std::vector<forced::ReplayText>& texts, std::int64_t sitting) {
+  Launch baseline(experiment, experiment.arms.front(), settings.own_program.string(), ledger,
+                  {"validation", -1, sitting});
+  validate(experiment, baseline, texts, ledger, settings);
+}
+
+std::string describe_blocks(const std::vector<std::int64_t>& blocks) {
+  return fmt::format("{}", fmt::join(blocks, ", "));
+}
+
+}  // namespace
+
+RunSummary run_experiment(const Experiment& experiment, const RunSettings& settings) {
+  check_paths(experiment);
+  std::error_code failure;
+  std::filesystem::create_directories(settings.directory, failure);
+  if (failure)
+    throw Error(ErrorKind::kEnvironment, "cannot be made: " + failure.message(), settings.directory.string());
+  const RunLock lock(settings.directory);
+  Ledger ledger = Ledger::open_for_writing(settings.directory / kLedgerFile,
+                                           {experiment_digest(experiment), to_json(experiment), experiment.name});
+  write_file_atomically(settings.directory / "experiment.json", to_json(experiment).dump(2) + "\n");
+
+  const Plan planned = plan(experiment);
+  const auto slots = static_cast<std::int64_t>(planned.blocks.empty() ? 0 : planned.blocks.front().runs.size());
+  RunSummary summary;
+  summary.blocks_total = static_cast<std::int64_t>(planned.blocks.size());
+  summary.went_on = !ledger.runs().empty();
+  (void)ledger.interrupt_incomplete_blocks(slots, "the run before ended within this block");
+  const std::vector<std::int64_t> complete = ledger.complete_blocks(slots);
+  const auto is_complete = [&](int block) {
+    return std::find(complete.begin(), complete.end(), block) != complete.end();
+  };
+  std::vector<const PlannedBlock*> todo;
+  for (const PlannedBlock& block : planned.blocks)
+    if (!is_complete(block.block)) todo.push_back(&block);
+  if (todo.empty()) {
+    summary.prompts = static_cast<std::int64_t>(ledger.texts().size());
+    return summary;
+  }
+
+  const std::int64_t sitting = begin_sitting(experiment, ledger);
+  const std::vector<forced::ReplayText> texts = prepare_texts(experiment, ledger, settings, sitting);
+  summary.prompts = static_cast<std::int64_t>(texts.size());
+  validate_instrument(experiment, ledger, settings, texts, sitting);
+
+  const bool resident = experiment.schedule.granularity == Granularity::kPrompt;
+  std::int64_t prompts = 0;
+  for (const PlannedBlock* block : todo) prompts += static_cast<std::int64_t>(block->runs.size() * texts.size());
+  if (!resident) prompts += static_cast<std::int64_t>(todo.front()->warmups.size() * texts.size());
+  Remaining remaining(prompts);
+  MeasureContext context{&experiment, &texts, &ledger, &settings, sitting, [&](const std::string& what) {
+                           if (settings.progress) settings.progress(remaining.step("measurement", what));
+                         }};
+  try {
+    for (std::size_t i = 0; i < todo.size(); ++i) {
+      measure_block(context, *todo[i], resident || i == 0);
+      ++summary.blocks_measured;
+    }
+  } catch (const Error& error) {
+    const std::vector<std::int64_t> marked = ledger.interrupt_incomplete_blocks(
+        slots, error.kind() == ErrorKind::kInterrupted ? "stopped by the user" : error.what());
+    if (marked.empty() || error.kind() == ErrorKind::kInterrupted) throw;
+    ErrorParts parts = error.parts();
+    parts.hint += fmt::format("{}block {} will be measured again; finished blocks are kept",
+                              parts.hint.empty() ? "" : "; ", describe_blocks(marked));
+    throw Error(parts);
+  }
+  return summary;
+}
+
+}  // namespace tare::harness
