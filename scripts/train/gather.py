@@ -26,8 +26,9 @@ LONGEST_DOCUMENT = 60_000      # characters kept of a file, so that no single fi
 LONGEST_TARBALL_MEMBER = 400_000
 # Of the kernel's tree only the parts that read like other C programs; drivers are mostly tables of registers.
 KERNEL_FOLDERS = ("kernel", "mm", "lib", "fs", "net", "block", "ipc", "crypto", "security", "init", "tools")
-ENGLISH = re.compile(r"\b(the|of|to|and|is|in|a|for|that|this|be|with)\b", re.I)
-ENGLISH_SHARE = 0.06           # share of such words in English documentation; other languages stay below 0.03
+ENGLISH = re.compile(r"\b(the|of|and|to|this|with)\b", re.I)
+ENGLISH_SHARE = 0.05           # least share of such words, and of "the" alone, in English documentation
+THE_SHARE = 0.015
 FURNITURE_SHARE = 0.2          # a short line found in this share of a package's pages is navigation, not text
 FURNITURE_PAGES = 20
 
@@ -80,7 +81,7 @@ def prose_document(name, data):
     is_man = re.search(r"/man/man\d/[^/]+\.\d\w*$", bare)
     if not (is_man or bare.endswith((".html", ".htm", ".txt", ".pod", ".rst", ".xhtml"))):
         return None
-    if re.search(r"/(genindex|index_|.*-index|py-modindex|licen[cs]e|copyright|changelog)[^/]*$", bare, re.I):
+    if re.search(r"/(genindex|index_|.*-index|py-modindex|licen[cs]e|copyright|changelog)[^/]*$|_source\.html$|/_sources/|/core/arch/", bare, re.I):
         return None
     text = decode(name, data)
     if not text:
@@ -93,9 +94,12 @@ def prose_document(name, data):
         text = plain_text.from_html(text)
     words = len(text.split())
     sample = text[:20_000]
-    english = len(ENGLISH.findall(sample)) / max(1, len(sample.split()))
+    found = [word.lower() for word in ENGLISH.findall(sample)]
+    sampled_words = max(1, len(sample.split()))
     digits = sum(sample.count(digit) for digit in "0123456789")
-    if words < 60 or english < ENGLISH_SHARE or digits > 0.15 * len(sample):
+    if words < 60 or len(found) < ENGLISH_SHARE * sampled_words or found.count("the") < THE_SHARE * sampled_words:
+        return None
+    if digits > 0.15 * len(sample):
         return None
     return text
 
@@ -121,21 +125,24 @@ def source_members(tar):
 
 
 def drop_furniture(documents):
-    """Removes the lines that most pages of a package share: menus, headers, footers."""
+    """Removes the lines that most web pages of a package share: menus, headers, footers."""
+    manuals = [document for document in documents if "/man/" in document[0]]
+    documents = [document for document in documents if "/man/" not in document[0]]
     if len(documents) < FURNITURE_PAGES:
-        return documents
+        return manuals + documents
     seen = {}
     for _, text in documents:
         for line in {line.strip() for line in text.splitlines() if 0 < len(line) < 120}:
             seen[line] = seen.get(line, 0) + 1
     furniture = {line for line, count in seen.items() if count > FURNITURE_SHARE * len(documents) and len(line) > 2}
-    return [(name, re.sub(r"\n{3,}", "\n\n", "\n".join(line for line in text.splitlines() if line.strip() not in furniture)).strip() + "\n")
+    return manuals + [(name, re.sub(r"\n{3,}", "\n\n", "\n".join(line for line in text.splitlines() if line.strip() not in furniture)).strip() + "\n")
             for name, text in documents]
 
 
 def licences(copyright_text):
-    """Short licence names of a machine-readable copyright file, most frequent first."""
+    """Short licence names of a copyright file, most frequent first: its License fields, or else the common licences it points to."""
     names = re.findall(r"(?m)^License:[ \t]*(\S[^\n]*)$", copyright_text or "")
+    names = names or re.findall(r"/usr/share/common-licenses/([\w.+-]*[\w+])", copyright_text or "")
     counted = {}
     for name in names:
         name = name.strip()[:40]

@@ -7,7 +7,8 @@ import re
 _HTML_SILENT = re.compile(r"<(script|style|head|nav|svg|footer|header)\b.*?</\1\s*>", re.I | re.S)
 _HTML_COMMENT = re.compile(r"<!--.*?-->", re.S)
 _HTML_PREFORMATTED = re.compile(r"<pre\b[^>]*>(.*?)</pre\s*>", re.I | re.S)
-_HTML_BREAK = re.compile(r"<(br|/p|p|/div|/li|/h\d|/tr|/dt|/dd|/ul|/ol|/table|hr)\b[^>]*>", re.I)
+_HTML_PARAGRAPH = re.compile(r"<(/p|p|/div|/h\d|/ul|/ol|/table|hr)\b[^>]*>", re.I)
+_HTML_LINE = re.compile(r"<(br|/li|/tr|/dt|/dd)\b[^>]*>", re.I)
 _HTML_ITEM = re.compile(r"<li\b[^>]*>", re.I)
 _HTML_TAG = re.compile(r"<[^>]*>")
 
@@ -29,9 +30,11 @@ def from_html(source):
 def _flowing(source):
     source = re.sub(r"\s+", " ", source)
     source = _HTML_ITEM.sub("\n* ", source)
-    source = _HTML_BREAK.sub("\n\n", source)
+    source = _HTML_LINE.sub("\n", source)
+    source = _HTML_PARAGRAPH.sub("\n\n", source)
     source = html.unescape(_HTML_TAG.sub("", source)).replace("\u00b6", "").replace("\u00a0", " ")
-    return re.sub(r"[ \t]+", " ", source)
+    source = re.sub(r"[ \t]+", " ", source)
+    return re.sub(r"(?m)^ | $|^ ?[*|] ?$", "", source)
 
 
 _MAN_ESCAPES = [
@@ -95,10 +98,10 @@ def from_man(source):
         elif macro in ("SH", "SS"):
             flush()
             lines += ["", " ".join(_arguments(rest)), ""]
-        elif macro in ("nf", "EX"):
+        elif macro in ("nf", "EX", "Vb"):
             flush()
             filled = False
-        elif macro in ("fi", "EE"):
+        elif macro in ("fi", "EE", "Ve"):
             filled = True
         elif macro in _MAN_FONT or macro in _MAN_ALTERNATING:
             text = ("" if macro in _MAN_ALTERNATING else " ").join(_arguments(rest))
@@ -151,5 +154,5 @@ def from_pod(source):
 
 
 def _squeeze_blank_lines(text):
-    text = re.sub(r"[ \t]+\n", "\n", text)
+    text = re.sub(r"[ \t]+\n|(?m:^\\$)", "\n", text)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
