@@ -17,6 +17,7 @@ namespace tare::harness {
 // What does not change while an experiment runs.
 struct Machine {
   std::optional<std::string> hostname;  // may be left out when results are published (anonymous())
+  std::optional<std::string> product;   // of the firmware's tables: a product's name, or the kind of virtual machine
   std::optional<std::string> cpu_model;
   std::vector<int> usable_cores;              // sched_getaffinity of this process
   std::optional<std::int64_t> cores_online;   // of the machine

@@ -52,6 +52,7 @@ struct RunKey {
   friend bool operator==(const RunKey&, const RunKey&) = default;
 };
 
+// Not for use by several threads at once.
 class Ledger {
  public:
   // Opens for writing; creates the file when there is none. Throws Error: input for a file that is no ledger, is
@@ -67,10 +68,11 @@ class Ledger {
 
   [[nodiscard]] const LedgerIdentity& identity() const;
   [[nodiscard]] std::int64_t created_utc_ns() const;
+  [[nodiscard]] const std::filesystem::path& file() const;
 
   // Writing. Each call is one transaction: when it returns, what it was given is on disk.
-  std::int64_t begin_sitting(SittingRecord sitting);       // returns its id
-  void store_texts(const std::vector<TextRecord>& texts);  // once; a second set must be equal, else Error (input)
+  std::int64_t begin_sitting(const SittingRecord& sitting);  // returns its id
+  void store_texts(const std::vector<TextRecord>& texts);    // once; a second set must be equal, else Error (input)
   void store_validation(const ValidationRecord& validation);
   std::int64_t begin_launch(const LaunchRecord& launch);  // returns its id
   void describe_launch(std::int64_t launch_id, const Json& options, const Json& build,
@@ -101,13 +103,15 @@ class Ledger {
   [[nodiscard]] std::vector<ValidationRecord> validations() const;
   [[nodiscard]] std::vector<LaunchRecord> launches() const;
   [[nodiscard]] std::vector<RunRecord> runs() const;
-  [[nodiscard]] std::vector<PromptResult> prompt_results(std::int64_t run_id, bool with_rounds = true) const;
+  [[nodiscard]] std::vector<PromptResult> prompt_results(std::int64_t run_id) const;  // by position, rounds included
   [[nodiscard]] std::vector<StoredSample> samples() const;
 
  private:
   struct State;
   explicit Ledger(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
+
+  void read_identity();
 };
 
 }  // namespace tare::harness

@@ -1,0 +1,284 @@
+#include "harness/environment/environment.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/utsname.h>
+
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace tare::harness {
+namespace {
+
+using std::filesystem::path;
+
+constexpr std::int64_t kNsPerSecond = 1'000'000'000;
+constexpr double kKhzPerMhz = 1000;
+constexpr std::uint64_t kBytesPerKib = 1024;
+
+// Files of /proc have size 0, so they are read to their end. Absent when there is no such file or it may not be read.
+std::optional<std::string> content_of(const path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return std::nullopt;
+  std::ostringstream content;
+  content << stream.rdbuf();
+  if (stream.bad()) return std::nullopt;
+  return content.str();
+}
+
+std::optional<std::string> line_of(const path& file) {
+  std::optional<std::string> content = content_of(file);
+  if (!content) return std::nullopt;
+  content->erase(std::min(content->find('\n'), content->size()));
+  while (!content->empty() && content->back() == ' ') content->pop_back();
+  if (content->empty()) return std::nullopt;
+  return content;
+}
+
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  Number value{};
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc{}) return std::nullopt;
+  return value;
+}
+
+// The rest of the first line that starts with `key`, without what separates the two.
+std::optional<std::string> value_of(const std::string& content, std::string_view key) {
+  std::istringstream lines(content);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key)) continue;
+    const std::size_t begin = line.find_first_not_of(" \t:=", key.size());
+    return begin == std::string::npos ? std::string() : line.substr(begin);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> value_in(const path& file, std::string_view key) {
+  const std::optional<std::string> content = content_of(file);
+  return content ? value_of(*content, key) : std::nullopt;
+}
+
+std::optional<std::uint64_t> bytes_in_kib(const path& file, std::string_view key) {
+  const std::optional<std::string> value = value_in(file, key);
+  const auto kib = value ? number_in<std::uint64_t>(*value) : std::nullopt;
+  if (!kib) return std::nullopt;
+  return *kib * kBytesPerKib;
+}
+
+std::vector<int> usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
+  return cores;
+}
+
+path frequency_folder(const SystemFiles& files, int core) {
+  return files.sys / "devices/system/cpu" / fmt::format("cpu{}", core) / "cpufreq";
+}
+
+// "0-3,8" -> 5
+std::optional<std::int64_t> count_of_ranges(const std::string& text) {
+  std::int64_t count = 0;
+  std::istringstream ranges(text);
+  for (std::string range; std::getline(ranges, range, ',');) {
+    const std::size_t dash = range.find('-');
+    const auto first = number_in<std::int64_t>(range);
+    const auto last = dash == std::string::npos ? first : number_in<std::int64_t>(range.substr(dash + 1));
+    if (!first || !last || *last < *first) return std::nullopt;
+    count += *last - *first + 1;
+  }
+  return count;
+}
+
+std::optional<std::string> kernel_of(const SystemFiles& files) {
+  const auto type = line_of(files.proc / "sys/kernel/ostype");
+  const auto release = line_of(files.proc / "sys/kernel/osrelease");
+  utsname names{};
+  if (!type || !release || ::uname(&names) != 0) return std::nullopt;
+  return fmt::format("{} {} {}", *type, *release, names.machine);
+}
+
+// Clock of one core by the frequency driver.
+std::optional<double> driver_mhz(const SystemFiles& files, int core, const char* file) {
+  const auto line = line_of(frequency_folder(files, core) / file);
+  const auto khz = line ? number_in<double>(*line) : std::nullopt;
+  if (!khz) return std::nullopt;
+  return *khz / kKhzPerMhz;
+}
+
+std::optional<double> mean_mhz_by_driver(const SystemFiles& files, const std::vector<int>& cores) {
+  double sum = 0;
+  for (const int core : cores) {
+    const auto mhz = driver_mhz(files, core, "scaling_cur_freq");
+    if (!mhz) return std::nullopt;
+    sum += *mhz;
+  }
+  if (cores.empty()) return std::nullopt;
+  return sum / static_cast<double>(cores.size());
+}
+
+// "cpu MHz" of the usable cores.
+std::optional<double> mean_mhz_by_cpuinfo(const SystemFiles& files, const std::vector<int>& cores) {
+  const std::optional<std::string> content = content_of(files.proc / "cpuinfo");
+  if (!content) return std::nullopt;
+  double sum = 0;
+  int count = 0;
+  bool usable = false;
+  std::istringstream lines(*content);
+  for (std::string line; std::getline(lines, line);) {
+    if (const auto core = value_of(line, "processor"); core) {
+      const auto number = number_in<int>(*core);
+      usable = number && std::find(cores.begin(), cores.end(), *number) != cores.end();
+    }
+    const auto text = usable ? value_of(line, "cpu MHz") : std::nullopt;
+    const auto mhz = text ? number_in<double>(*text) : std::nullopt;
+    if (!mhz) continue;
+    sum += *mhz;
+    ++count;
+  }
+  if (count == 0) return std::nullopt;
+  return sum / count;
+}
+
+void read_load(const SystemFiles& files, EnvironmentSample& sample) {
+  const auto line = line_of(files.proc / "loadavg");  // 0.20 0.18 0.12 1/80 11206
+  if (!line) return;
+  sample.load_1min = number_in<double>(*line);
+  const std::size_t slash = line->find('/');
+  const std::size_t begin = slash == std::string::npos ? slash : line->rfind(' ', slash);
+  if (begin != std::string::npos) sample.runnable = number_in<std::int64_t>(line->substr(begin + 1));
+}
+
+void read_pressure(const SystemFiles& files, EnvironmentSample& sample) {
+  const auto some = value_in(files.proc / "pressure/cpu", "some");  // avg10=0.00 avg60=0.00 avg300=0.00 total=123
+  if (!some) return;
+  const auto field = [&](std::string_view name) -> std::optional<std::string> {
+    const std::size_t begin = some->find(name);
+    if (begin == std::string::npos) return std::nullopt;
+    return some->substr(begin + name.size());
+  };
+  if (const auto text = field("avg10=")) sample.cpu_pressure_avg10 = number_in<double>(*text);
+  if (const auto text = field("total=")) sample.cpu_pressure_us = number_in<std::int64_t>(*text);
+}
+
+void read_ticks(const SystemFiles& files, EnvironmentSample& sample) {
+  const auto totals = value_in(files.proc / "stat", "cpu ");
+  if (!totals) return;
+  // user nice system idle iowait irq softirq steal ...
+  std::array<std::int64_t, 8> ticks{};
+  std::istringstream numbers(*totals);
+  for (std::int64_t& value : ticks)
+    if (!(numbers >> value)) return;
+  const auto [user, nice, system, idle, iowait, irq, softirq, steal] = ticks;
+  sample.cpu_busy_ticks = user + nice + system + irq + softirq;
+  sample.cpu_steal_ticks = steal;
+}
+
+constexpr const char* kUnsupported = "unsupported";
+
+template <class Value>
+Json value_or_unsupported(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(kUnsupported);
+}
+
+bool is_supported(JsonReader& reader, const std::string& key) {
+  return reader.has(key) && reader.any(key) != kUnsupported;
+}
+
+}  // namespace
+
+Machine read_machine(const SystemFiles& files) {
+  Machine machine;
+  machine.hostname = line_of(files.proc / "sys/kernel/hostname");
+  machine.product = line_of(files.sys / "class/dmi/id/product_name");
+  machine.cpu_model = value_in(files.proc / "cpuinfo", "model name");
+  machine.usable_cores = usable_cores();
+  if (const auto online = line_of(files.sys / "devices/system/cpu/online"))
+    machine.cores_online = count_of_ranges(*online);
+  machine.memory_bytes = bytes_in_kib(files.proc / "meminfo", "MemTotal");
+  machine.kernel = kernel_of(files);
+  if (!machine.usable_cores.empty()) {
+    const int core = machine.usable_cores.front();
+    machine.governor = line_of(frequency_folder(files, core) / "scaling_governor");
+    machine.max_frequency_mhz = driver_mhz(files, core, "cpuinfo_max_freq");
+  }
+  return machine;
+}
+
+EnvironmentSample sample_environment(const SystemFiles& files) {
+  EnvironmentSample sample;
+  sample.utc_ns = utc_now_ns();
+  read_load(files, sample);
+  read_pressure(files, sample);
+  read_ticks(files, sample);
+  const std::vector<int> cores = usable_cores();
+  sample.frequency_mhz = mean_mhz_by_driver(files, cores);
+  if (!sample.frequency_mhz) sample.frequency_mhz = mean_mhz_by_cpuinfo(files, cores);
+  if (const auto available = bytes_in_kib(files.proc / "meminfo", "MemAvailable"))
+    sample.memory_available_bytes = static_cast<std::int64_t>(*available);
+  if (const auto uptime = line_of(files.proc / "uptime")) sample.uptime_s = number_in<double>(*uptime);
+  return sample;
+}
+
+std::optional<std::uint64_t> peak_resident_bytes(pid_t pid, const SystemFiles& files) {
+  return bytes_in_kib(files.proc / std::to_string(pid) / "status", "VmHWM");
+}
+
+Json to_json(const Machine& machine) {
+  return {{"hostname", value_or_unsupported(machine.hostname)},
+          {"product", value_or_unsupported(machine.product)},
+          {"cpu_model", value_or_unsupported(machine.cpu_model)},
+          {"usable_cores", machine.usable_cores},
+          {"cores_online", value_or_unsupported(machine.cores_online)},
+          {"memory_bytes", value_or_unsupported(machine.memory_bytes)},
+          {"kernel", value_or_unsupported(machine.kernel)},
+          {"governor", value_or_unsupported(machine.governor)},
+          {"max_frequency_mhz", value_or_unsupported(machine.max_frequency_mhz)}};
+}
+
+Machine machine_from_json(const Json& json, const std::string& where) {
+  JsonReader reader(json, where);
+  Machine machine;
+  if (is_supported(reader, "hostname")) machine.hostname = reader.text("hostname");
+  if (is_supported(reader, "product")) machine.product = reader.text("product");
+  if (is_supported(reader, "cpu_model")) machine.cpu_model = reader.text("cpu_model");
+  for (const Json& core : reader.array("usable_cores")) machine.usable_cores.push_back(core.get<int>());
+  if (is_supported(reader, "cores_online")) machine.cores_online = reader.integer("cores_online", 0);
+  if (is_supported(reader, "memory_bytes"))
+    machine.memory_bytes = static_cast<std::uint64_t>(reader.integer("memory_bytes", 0));
+  if (is_supported(reader, "kernel")) machine.kernel = reader.text("kernel");
+  if (is_supported(reader, "governor")) machine.governor = reader.text("governor");
+  if (is_supported(reader, "max_frequency_mhz")) machine.max_frequency_mhz = reader.number("max_frequency_mhz", 0);
+  reader.refuse_unknown_keys();
+  return machine;
+}
+
+Machine anonymous(Machine machine) {
+  machine.hostname.reset();
+  return machine;
+}
+
+std::int64_t utc_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string utc_text(std::int64_t utc_ns) {
+  const std::time_t seconds = static_cast<std::time_t>(utc_ns / kNsPerSecond);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(seconds));
+}
+
+}  // namespace tare::harness

@@ -1,0 +1,371 @@
+#include "harness/ledger/ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "harness/ledger/ledger_state.h"
+#include "harness/ledger/packing.h"
+#include "harness/ledger/schema.h"
+
+namespace tare::harness {
+namespace {
+
+// NULL for a field that is not known yet.
+std::optional<std::string> dump_or_null(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  return json.dump();
+}
+std::optional<std::string> text_or_null(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  return text;
+}
+
+bool is_new(Connection& connection) {
+  return connection.integer("PRAGMA application_id") == 0 && connection.integer("PRAGMA user_version") == 0 &&
+         connection.integer("SELECT count(*) FROM sqlite_master") == 0;
+}
+
+// Throws unless the file is an undamaged ledger of our version.
+void check_format(Connection& connection) {
+  const std::string where = connection.file().string();
+  if (connection.integer("PRAGMA application_id") != kLedgerApplicationId)
+    throw input_error(where, "is a SQLite file, but no ledger of tare", "measure into another directory");
+  const std::int64_t version = connection.integer("PRAGMA user_version");
+  if (version != kLedgerVersion)
+    throw input_error(where, fmt::format("has ledger version {}, this tare reads version {}", version, kLedgerVersion),
+                      "read it with the tare that wrote it");
+  const std::string found = connection.text("PRAGMA quick_check(1)");
+  if (found != "ok")
+    throw input_error(where, fmt::format("is damaged: {}", found), "restore a copy, or measure into another directory");
+}
+
+void create(Connection& connection, const LedgerIdentity& identity) {
+  Transaction transaction(connection);
+  connection.execute(ledger_schema());
+  Statement(connection, "INSERT INTO experiment (id, digest, name, normalised, created_utc_ns) VALUES (1, ?, ?, ?, ?)")
+      .bind(identity.digest)
+      .bind(identity.name)
+      .bind(identity.experiment.dump())
+      .bind(utc_now_ns())
+      .run();
+  connection.execute(fmt::format("PRAGMA application_id = {}", kLedgerApplicationId));
+  connection.execute(fmt::format("PRAGMA user_version = {}", kLedgerVersion));
+  transaction.commit();
+}
+
+void insert_text(Connection& connection, std::int64_t position, const TextRecord& text) {
+  Statement(connection,
+            "INSERT INTO texts (position, prompt_id, category, prompt_tokens, tokens, round_tokens, outcome, "
+            "distinct_4gram_share, dominant_token_share, periodic_suffix_tokens, period, repetitive, digest, "
+            "prompt_digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(position)
+      .bind(text.prompt_id)
+      .bind(text.category)
+      .bind_blob(pack_tokens(text.prompt_tokens))
+      .bind_blob(pack_tokens(text.tokens))
+      .bind_blob(pack_tokens(text.round_tokens))
+      .bind(text.outcome)
+      .bind(text.distinct_4gram_share)
+      .bind(text.dominant_token_share)
+      .bind(text.periodic_suffix_tokens)
+      .bind(text.period)
+      .bind(text.repetitive)
+      .bind(digest_tokens(text.tokens))
+      .bind(digest_tokens(text.prompt_tokens))
+      .run();
+}
+
+void insert_prompt(Connection& connection, std::int64_t run_id, const PromptResult& result) {
+  Statement(connection,
+            "INSERT INTO prompt_results (run_id, position, prompt_id, started_utc_ns, prompt_tokens, tokens, "
+            "agreed_tokens, prefill_ns, time_to_first_token_ns, decode_tokens, decode_ns, inner_ns, outer_ns, outcome, "
+            "text_digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(run_id)
+      .bind(result.position)
+      .bind(result.prompt_id)
+      .bind(result.started_utc_ns)
+      .bind(result.prompt_tokens)
+      .bind(result.tokens)
+      .bind(result.agreed_tokens)
+      .bind(result.prefill_ns)
+      .bind(result.time_to_first_token_ns)
+      .bind(result.decode_tokens)
+      .bind(result.decode_ns)
+      .bind(result.inner_ns)
+      .bind(result.outer_ns)
+      .bind(result.outcome)
+      .bind(result.text_digest)
+      .run();
+}
+
+void insert_rounds(Connection& connection, std::int64_t run_id, const PromptResult& result) {
+  const Rounds& rounds = result.rounds;
+  if (rounds.tokens.size() != rounds.size() || rounds.spun_ns.size() != rounds.size())
+    throw internal_error(fmt::format("the rounds of prompt '{}' have columns of different lengths", result.prompt_id));
+  Statement(connection,
+            "INSERT INTO rounds (run_id, position, count, duration_ns, tokens, spun_ns) VALUES (?, ?, ?, ?, ?, ?)")
+      .bind(run_id)
+      .bind(result.position)
+      .bind(static_cast<std::int64_t>(rounds.size()))
+      .bind_blob(pack_counts(rounds.duration_ns))
+      .bind_blob(pack_counts(rounds.tokens))
+      .bind_blob(pack_counts(rounds.spun_ns))
+      .run();
+}
+
+void insert_sample(Connection& connection, std::optional<std::int64_t> run_id, const StoredSample& stored) {
+  const EnvironmentSample& sample = stored.sample;
+  Statement(connection,
+            "INSERT INTO samples (run_id, kind, utc_ns, load_1min, runnable, cpu_pressure_avg10, cpu_pressure_us, "
+            "cpu_steal_ticks, cpu_busy_ticks, frequency_mhz, memory_available_bytes, uptime_s) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(run_id)
+      .bind(stored.kind)
+      .bind(sample.utc_ns)
+      .bind(sample.load_1min)
+      .bind(sample.runnable)
+      .bind(sample.cpu_pressure_avg10)
+      .bind(sample.cpu_pressure_us)
+      .bind(sample.cpu_steal_ticks)
+      .bind(sample.cpu_busy_ticks)
+      .bind(sample.frequency_mhz)
+      .bind(sample.memory_available_bytes)
+      .bind(sample.uptime_s)
+      .run();
+}
+
+// A running run becomes `state`; anything else is a fault of the caller.
+void end_run(Connection& connection, std::int64_t run_id, RunState state, std::int64_t ended_utc_ns,
+             const std::string& reason) {
+  Statement(connection, "UPDATE runs SET state = ?, ended_utc_ns = ?, reason = ? WHERE id = ? AND state = 'running'")
+      .bind(to_text(state))
+      .bind(ended_utc_ns)
+      .bind(reason)
+      .bind(run_id)
+      .run();
+  if (connection.changed_rows() != 1) throw internal_error(fmt::format("run {} is not running", run_id));
+}
+
+void expect_one_launch(const Connection& connection, std::int64_t launch_id) {
+  if (connection.changed_rows() != 1) throw internal_error(fmt::format("there is no launch {}", launch_id));
+}
+
+}  // namespace
+
+Ledger::Ledger(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Ledger::Ledger(Ledger&&) noexcept = default;
+Ledger& Ledger::operator=(Ledger&&) noexcept = default;
+Ledger::~Ledger() = default;
+
+Ledger Ledger::open_for_writing(const std::filesystem::path& file, const LedgerIdentity& identity) {
+  auto state = std::make_unique<State>(State{Connection(file, OpenMode::kCreate), {}, 0});
+  Connection& connection = state->connection;
+  connection.execute("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
+  if (is_new(connection)) create(connection, identity);
+  check_format(connection);
+  Ledger ledger(std::move(state));
+  ledger.read_identity();
+  const std::string& stored = ledger.identity().digest;
+  if (stored != identity.digest)
+    throw input_error(file.string(),
+                      fmt::format("holds another experiment: '{}' with digest {}, asked for is '{}' with digest {}",
+                                  ledger.identity().name, stored, identity.name, identity.digest),
+                      "give another --out; an experiment that was changed is another experiment");
+  return ledger;
+}
+
+Ledger Ledger::open_for_reading(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file))
+    throw input_error(file.string(), "there is no ledger", "give a directory in which `tare run` has measured");
+  auto state = std::make_unique<State>(State{Connection(file, OpenMode::kRead), {}, 0});
+  check_format(state->connection);
+  Ledger ledger(std::move(state));
+  ledger.read_identity();
+  return ledger;
+}
+
+std::int64_t Ledger::begin_sitting(const SittingRecord& sitting) {
+  Connection& connection = state_->connection;
+  Statement(connection,
+            "INSERT INTO sittings (started_utc_ns, machine, harness_build, prompts_digest) VALUES (?, ?, ?, ?)")
+      .bind(sitting.started_utc_ns)
+      .bind(sitting.machine.dump())
+      .bind(sitting.harness_build.dump())
+      .bind(sitting.prompts_digest)
+      .run();
+  return connection.last_row_id();
+}
+
+void Ledger::store_texts(const std::vector<TextRecord>& texts) {
+  Connection& connection = state_->connection;
+  Transaction transaction(connection);
+  const std::vector<TextRecord> stored = this->texts();
+  if (stored.empty()) {
+    std::int64_t position = 0;
+    for (const TextRecord& text : texts) insert_text(connection, position++, text);
+    transaction.commit();
+    return;
+  }
+  if (stored.size() != texts.size())
+    throw input_error(connection.file().string(), fmt::format("holds {} texts already, and {} others were to be stored",
+                                                              stored.size(), texts.size()));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const bool equal = stored[i].prompt_id == texts[i].prompt_id && stored[i].tokens == texts[i].tokens &&
+                       stored[i].prompt_tokens == texts[i].prompt_tokens;
+    if (!equal)
+      throw input_error(connection.file().string(),
+                        fmt::format("holds another text for prompt '{}' already", texts[i].prompt_id),
+                        "texts are written once; give another --out to measure others");
+  }
+}
+
+void Ledger::store_validation(const ValidationRecord& validation) {
+  const auto& difference = validation.first_difference;
+  Statement statement(state_->connection,
+                      "INSERT INTO validations (utc_ns, name, is_control, prompts, prompts_equal, "
+                      "difference_prompt_id, difference_position, difference_what, difference_wanted, difference_got) "
+                      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  statement.bind(validation.utc_ns)
+      .bind(validation.name)
+      .bind(validation.is_control)
+      .bind(validation.prompts)
+      .bind(validation.prompts_equal);
+  if (difference) {
+    statement.bind(difference->prompt_id)
+        .bind(difference->position)
+        .bind(difference->what)
+        .bind(difference->wanted)
+        .bind(difference->got);
+  }
+  statement.run();  // unbound parameters are NULL
+}
+
+std::int64_t Ledger::begin_launch(const LaunchRecord& launch) {
+  Connection& connection = state_->connection;
+  Statement(connection,
+            "INSERT INTO launches (sitting, arm, purpose, block, program, pid, started_utc_ns) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)")
+      .bind(launch.sitting)
+      .bind(launch.arm)
+      .bind(launch.purpose)
+      .bind(launch.block)
+      .bind(Json(launch.program).dump())
+      .bind(launch.pid)
+      .bind(launch.started_utc_ns)
+      .run();
+  return connection.last_row_id();
+}
+
+void Ledger::describe_launch(std::int64_t launch_id, const Json& options, const Json& build,
+                             const std::string& checkpoint_digest, const std::string& model) {
+  Connection& connection = state_->connection;
+  Statement(connection, "UPDATE launches SET options = ?, build = ?, checkpoint_digest = ?, model = ? WHERE id = ?")
+      .bind(dump_or_null(options))
+      .bind(dump_or_null(build))
+      .bind(text_or_null(checkpoint_digest))
+      .bind(text_or_null(model))
+      .bind(launch_id)
+      .run();
+  expect_one_launch(connection, launch_id);
+}
+
+void Ledger::end_launch(std::int64_t launch_id, std::int64_t ended_utc_ns, std::optional<std::int64_t> exit_status,
+                        std::optional<std::int64_t> peak_memory_bytes, const std::string& last_words) {
+  Connection& connection = state_->connection;
+  Statement(connection,
+            "UPDATE launches SET ended_utc_ns = ?, exit_status = ?, peak_memory_bytes = ?, last_words = ? WHERE id = ?")
+      .bind(ended_utc_ns)
+      .bind(exit_status)
+      .bind(peak_memory_bytes)
+      .bind(text_or_null(last_words))
+      .bind(launch_id)
+      .run();
+  expect_one_launch(connection, launch_id);
+}
+
+std::int64_t Ledger::begin_run(const RunKey& key, const std::string& arm, std::int64_t launch_id,
+                               std::int64_t started_utc_ns) {
+  Connection& connection = state_->connection;
+  Transaction transaction(connection);
+  Statement earlier(connection,
+                    "SELECT coalesce(max(attempt), 0), coalesce(max(state IN ('finished', 'excluded')), 0) "
+                    "FROM runs WHERE block = ? AND slot = ? AND warmup = ?");
+  earlier.bind(key.block).bind(key.slot).bind(key.warmup).step();
+  const std::int64_t attempt = earlier.integer(0) + 1;
+  if (earlier.integer(1) != 0)
+    throw internal_error(fmt::format("block {}, slot {} is finished already", key.block, key.slot));
+  Statement(connection,
+            "INSERT INTO runs (block, slot, attempt, warmup, arm, launch_id, state, started_utc_ns, reason) "
+            "VALUES (?, ?, ?, ?, ?, ?, 'running', ?, '')")
+      .bind(key.block)
+      .bind(key.slot)
+      .bind(attempt)
+      .bind(key.warmup)
+      .bind(arm)
+      .bind(launch_id)
+      .bind(started_utc_ns)
+      .run();
+  const std::int64_t run_id = connection.last_row_id();
+  transaction.commit();
+  return run_id;
+}
+
+void Ledger::finish_run(std::int64_t run_id, const RunEnd& end) {
+  Connection& connection = state_->connection;
+  Transaction transaction(connection);
+  for (const PromptResult& result : end.prompts) {
+    insert_prompt(connection, run_id, result);
+    insert_rounds(connection, run_id, result);
+  }
+  for (const StoredSample& sample : end.samples) insert_sample(connection, run_id, sample);
+  end_run(connection, run_id, RunState::kFinished, end.ended_utc_ns, "");
+  transaction.commit();
+}
+
+void Ledger::fail_run(std::int64_t run_id, std::int64_t ended_utc_ns, const std::string& reason) {
+  end_run(state_->connection, run_id, RunState::kFailed, ended_utc_ns, reason);
+}
+
+void Ledger::exclude_run(std::int64_t run_id, const std::string& reason) {
+  Connection& connection = state_->connection;
+  Statement(connection, "UPDATE runs SET state = 'excluded', reason = ? WHERE id = ? AND state = 'finished'")
+      .bind(reason)
+      .bind(run_id)
+      .run();
+  if (connection.changed_rows() != 1) throw internal_error(fmt::format("run {} is not finished", run_id));
+}
+
+void Ledger::store_sample(const StoredSample& sample) {
+  insert_sample(state_->connection, sample.run_id, sample);
+}
+
+std::vector<std::int64_t> Ledger::interrupt_incomplete_blocks(std::int64_t slots_per_block, const std::string& reason) {
+  Connection& connection = state_->connection;
+  Transaction transaction(connection);
+  std::vector<std::int64_t> incomplete;
+  Statement blocks(connection,
+                   "SELECT block FROM runs WHERE state IN ('running', 'finished', 'excluded') GROUP BY block "
+                   "HAVING sum(warmup = 0 AND state IN ('finished', 'excluded')) < ? OR sum(state = 'running') > 0 "
+                   "ORDER BY block");
+  blocks.bind(slots_per_block);
+  while (blocks.step()) incomplete.push_back(blocks.integer(0));
+  const std::vector<std::int64_t> complete = complete_blocks(slots_per_block);
+  for (const std::int64_t block : incomplete) {
+    const bool only_running = std::find(complete.begin(), complete.end(), block) != complete.end();
+    Statement(connection,
+              only_running ? "UPDATE runs SET state = 'interrupted', reason = ? WHERE block = ? AND state = 'running'"
+                           : "UPDATE runs SET state = 'interrupted', reason = ? WHERE block = ? AND state IN "
+                             "('running', 'finished', 'excluded')")
+        .bind(reason)
+        .bind(block)
+        .run();
+  }
+  transaction.commit();
+  return incomplete;
+}
+
+}  // namespace tare::harness

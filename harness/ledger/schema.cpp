@@ -1,0 +1,139 @@
+#include "harness/ledger/schema.h"
+
+namespace tare::harness {
+
+const char* ledger_schema() {
+  return R"sql(
+CREATE TABLE experiment (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  digest TEXT NOT NULL,
+  name TEXT NOT NULL,
+  normalised TEXT NOT NULL,
+  created_utc_ns INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE sittings (
+  id INTEGER PRIMARY KEY,
+  started_utc_ns INTEGER NOT NULL,
+  machine TEXT NOT NULL,
+  harness_build TEXT NOT NULL,
+  prompts_digest TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE texts (
+  position INTEGER PRIMARY KEY,
+  prompt_id TEXT NOT NULL UNIQUE,
+  category TEXT NOT NULL,
+  prompt_tokens BLOB NOT NULL,
+  tokens BLOB NOT NULL,
+  round_tokens BLOB NOT NULL,
+  outcome TEXT NOT NULL,
+  distinct_4gram_share REAL NOT NULL,
+  dominant_token_share REAL NOT NULL,
+  periodic_suffix_tokens INTEGER NOT NULL,
+  period INTEGER NOT NULL,
+  repetitive INTEGER NOT NULL CHECK (repetitive IN (0, 1)),
+  digest TEXT NOT NULL,
+  prompt_digest TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE validations (
+  id INTEGER PRIMARY KEY,
+  utc_ns INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  is_control INTEGER NOT NULL CHECK (is_control IN (0, 1)),
+  prompts INTEGER NOT NULL CHECK (prompts >= 0),
+  prompts_equal INTEGER NOT NULL CHECK (prompts_equal BETWEEN 0 AND prompts),
+  difference_prompt_id TEXT,
+  difference_position INTEGER,
+  difference_what TEXT,
+  difference_wanted INTEGER,
+  difference_got INTEGER
+) STRICT;
+
+CREATE TABLE launches (
+  id INTEGER PRIMARY KEY,
+  sitting INTEGER NOT NULL REFERENCES sittings (id),
+  arm TEXT NOT NULL,
+  purpose TEXT NOT NULL,
+  block INTEGER NOT NULL,
+  program TEXT NOT NULL,
+  pid INTEGER NOT NULL,
+  started_utc_ns INTEGER NOT NULL,
+  options TEXT,
+  build TEXT,
+  checkpoint_digest TEXT,
+  model TEXT,
+  ended_utc_ns INTEGER,
+  exit_status INTEGER,
+  peak_memory_bytes INTEGER,
+  last_words TEXT
+) STRICT;
+
+CREATE TABLE runs (
+  id INTEGER PRIMARY KEY,
+  block INTEGER NOT NULL CHECK (block >= 0),
+  slot INTEGER NOT NULL CHECK (slot >= 0),
+  attempt INTEGER NOT NULL CHECK (attempt >= 1),
+  warmup INTEGER NOT NULL CHECK (warmup IN (0, 1)),
+  arm TEXT NOT NULL,
+  launch_id INTEGER NOT NULL REFERENCES launches (id),
+  state TEXT NOT NULL CHECK (state IN ('running', 'finished', 'interrupted', 'failed', 'excluded')),
+  started_utc_ns INTEGER NOT NULL,
+  ended_utc_ns INTEGER,
+  reason TEXT NOT NULL,
+  UNIQUE (block, slot, warmup, attempt)
+) STRICT;
+
+CREATE UNIQUE INDEX one_finished_run ON runs (block, slot, warmup) WHERE state IN ('finished', 'excluded');
+
+CREATE TABLE prompt_results (
+  run_id INTEGER NOT NULL REFERENCES runs (id),
+  position INTEGER NOT NULL CHECK (position >= 0),
+  prompt_id TEXT NOT NULL REFERENCES texts (prompt_id),
+  started_utc_ns INTEGER NOT NULL,
+  prompt_tokens INTEGER NOT NULL CHECK (prompt_tokens >= 0),
+  tokens INTEGER NOT NULL CHECK (tokens >= 0),
+  agreed_tokens INTEGER NOT NULL CHECK (agreed_tokens BETWEEN 0 AND tokens),
+  prefill_ns INTEGER NOT NULL CHECK (prefill_ns >= 0),
+  time_to_first_token_ns INTEGER NOT NULL CHECK (time_to_first_token_ns >= 0),
+  decode_tokens INTEGER NOT NULL CHECK (decode_tokens >= 0),
+  decode_ns INTEGER NOT NULL CHECK (decode_ns >= 0),
+  inner_ns INTEGER NOT NULL CHECK (inner_ns >= 0),
+  outer_ns INTEGER NOT NULL CHECK (outer_ns >= 0),
+  outcome TEXT NOT NULL,
+  text_digest TEXT NOT NULL,
+  PRIMARY KEY (run_id, position),
+  UNIQUE (run_id, prompt_id)
+) STRICT;
+
+CREATE TABLE rounds (
+  run_id INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  count INTEGER NOT NULL CHECK (count >= 0),
+  duration_ns BLOB NOT NULL,
+  tokens BLOB NOT NULL,
+  spun_ns BLOB NOT NULL,
+  PRIMARY KEY (run_id, position),
+  FOREIGN KEY (run_id, position) REFERENCES prompt_results (run_id, position)
+) STRICT;
+
+CREATE TABLE samples (
+  id INTEGER PRIMARY KEY,
+  run_id INTEGER REFERENCES runs (id),
+  kind TEXT NOT NULL CHECK (kind IN ('before', 'after', 'sampler')),
+  utc_ns INTEGER NOT NULL,
+  load_1min REAL,
+  runnable INTEGER,
+  cpu_pressure_avg10 REAL,
+  cpu_pressure_us INTEGER,
+  cpu_steal_ticks INTEGER,
+  cpu_busy_ticks INTEGER,
+  frequency_mhz REAL,
+  memory_available_bytes INTEGER,
+  uptime_s REAL
+) STRICT;
+)sql";
+}
+
+}  // namespace tare::harness
