@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/json_reader.h"
-#include "forced/prompts.h"
 #include "harness/environment/environment.h"
 
 namespace tare::harness {
@@ -20,15 +19,6 @@ void tell(const RunSettings& settings, const std::string& phase, const std::stri
           std::size_t total) {
   if (settings.progress)
     settings.progress({phase, what, static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), -1});
-}
-
-std::vector<forced::Prompt> selected_prompts(const Experiment& experiment) {
-  const forced::PromptFile file = forced::read_prompts(resolve(experiment, experiment.prompts.file));
-  forced::PromptSelection selection;
-  selection.ids = experiment.prompts.ids;
-  selection.categories = experiment.prompts.categories;
-  selection.limit = experiment.prompts.limit.value_or(0);
-  return forced::select_prompts(file.prompts, selection);
 }
 
 std::vector<std::int32_t> narrowed(const std::vector<std::int64_t>& values) {
@@ -97,6 +87,15 @@ void run_control(const std::string& name, const Spoil& spoil, const Experiment& 
 }
 
 }  // namespace
+
+std::vector<forced::Prompt> selected_prompts(const Experiment& experiment) {
+  const forced::PromptFile file = forced::read_prompts(resolve(experiment, experiment.prompts.file));
+  forced::PromptSelection selection;
+  selection.ids = experiment.prompts.ids;
+  selection.categories = experiment.prompts.categories;
+  selection.limit = experiment.prompts.limit.value_or(0);
+  return forced::select_prompts(file.prompts, selection);
+}
 
 RunCall call_of(const Experiment& experiment, const forced::ReplayText& text) {
   RunCall call;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "forced/prompts.h"
 #include "forced/replay_text.h"
 #include "forced/validation.h"
 #include "harness/driver/launch.h"
@@ -18,6 +19,9 @@ namespace tare::harness {
 
 // Throws Error (interrupted) when the flag is set.
 void stop_if_interrupted(const RunSettings& settings);
+
+// The prompts of the experiment's file that take part.
+[[nodiscard]] std::vector<forced::Prompt> selected_prompts(const Experiment& experiment);
 
 // Lets the baseline write (or read in, for given texts) the replay texts of the selected prompts.
 [[nodiscard]] std::vector<forced::ReplayText> write_texts(const Experiment& experiment, Launch& baseline,

@@ -1,0 +1,12 @@
+// The last step of `tare run` and all of `tare report`: ledger -> findings -> report files, verdict.json last.
+#pragma once
+
+#include <filesystem>
+
+namespace tare::harness {
+
+// Prints the effects and where the report is (or verdict.json's content with `json`). Returns the exit code: 0, or 2
+// when the experiment is invalid.
+int finish_report(const std::filesystem::path& directory, bool json);
+
+}  // namespace tare::harness

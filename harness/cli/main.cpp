@@ -1,0 +1,90 @@
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <new>
+#include <string>
+#include <system_error>
+
+#include "base/error.h"
+#include "harness/cli/commands.h"
+#include "harness/environment/build_info.h"
+
+namespace tare::harness {
+
+std::string own_program() {
+  std::error_code failure;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", failure);
+  if (failure) throw Error(ErrorKind::kEnvironment, "/proc/self/exe cannot be read: " + failure.message());
+  return path.string();
+}
+
+}  // namespace tare::harness
+
+namespace {
+
+using tare::Error;
+using tare::ErrorKind;
+
+// One line each, whatever a message holds.
+void print_line(const char* head, std::string text) {
+  for (char& character : text)
+    if (static_cast<unsigned char>(character) < 0x20) character = ' ';
+  std::fprintf(stderr, "%s: %s\n", head, text.c_str());
+}
+
+int report(const Error& error) {
+  print_line("error", error.what());
+  if (!error.parts().hint.empty()) print_line("hint", error.parts().hint);
+  return tare::exit_code(error.kind());
+}
+
+std::string version_text() {
+  const tare::harness::BuildInfo build = tare::harness::build_info();
+  return "tare " + build.version + "\ncommit " + build.commit + (build.dirty ? " with changes" : "") + "\nbuild " +
+         build.compiler + ", " + build.build_type + " " + build.flags + "\nCUDA " + build.cuda;
+}
+
+int run_program(int argc, char** argv) {
+  CLI::App app("tare weighs two configurations of an LLM decoding engine against each other.", "tare");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", version_text);
+  app.footer("Example: tare run experiments/quickstart.json --out runs/quickstart");
+  tare::harness::Chosen chosen;
+  tare::harness::add_run_command(app, chosen);
+  tare::harness::add_report_command(app, chosen);
+  tare::harness::add_init_command(app, chosen);
+  tare::harness::add_generate_command(app, chosen);
+  tare::harness::add_logits_command(app, chosen);
+  tare::harness::add_ceiling_command(app, chosen);
+  tare::harness::add_worker_command(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {  // --help, --version
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    print_line("error", error.what());
+    print_line("hint", "tare --help, or --help after a command");
+    return tare::exit_code(ErrorKind::kInput);
+  }
+  return chosen.action();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_logger_st("tare"));  // standard output is for results
+  spdlog::set_pattern("%l: %v");
+  try {
+    return run_program(argc, argv);
+  } catch (const Error& error) {
+    return report(error);
+  } catch (const std::bad_alloc&) {
+    return report(Error(ErrorKind::kEnvironment, "memory is exhausted", "", "use a smaller model or context"));
+  } catch (const std::exception& failure) {
+    return report(tare::internal_error(failure.what()));
+  }
+}

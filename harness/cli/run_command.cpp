@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/text.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/finish_report.h"
+#include "harness/cli/progress_printer.h"
+#include "harness/driver/dry_run.h"
+#include "harness/driver/run_experiment.h"
+#include "harness/experiment/experiment.h"
+
+namespace tare::harness {
+namespace {
+
+// A signal handler can reach nothing but a global. The first signal asks the run to end at the next prompt, the second
+// ends the program as usual.
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void on_signal(int signal_number) {
+  interrupted.store(true);
+  ::signal(signal_number, SIG_DFL);
+}
+
+struct Arguments {
+  std::string experiment;
+  std::string out;
+  bool dry_run = false;
+  bool json = false;
+};
+
+void print_dry_run(const DryRun& plan, bool json) {
+  if (json) {
+    fmt::print("{}\n", to_json(plan).dump(2));
+    return;
+  }
+  for (const std::string& order : plan.block_orders) fmt::print("block {}\n", order);
+  fmt::print("{} prompts, {} runs and {} warm-ups in {} launches\n", plan.prompts, plan.estimate.runs,
+             plan.estimate.warmups, plan.estimate.launches);
+  fmt::print("about {} and {} of ledger (from one launch and {} prompts tried just now)\n",
+             human_seconds(plan.estimate.seconds), human_bytes(plan.estimate.ledger_bytes), plan.prompts_tried);
+}
+
+int run(const Arguments& arguments) {
+  const Experiment experiment = read_experiment(arguments.experiment);
+  if (arguments.dry_run) {
+    print_dry_run(dry_run(experiment, own_program()), arguments.json);
+    return 0;
+  }
+  if (arguments.out.empty())
+    throw input_error("--out", "is missing", "where the ledger and the report go, for example --out runs/first");
+  ::signal(SIGINT, &on_signal);
+  ::signal(SIGTERM, &on_signal);
+  ProgressPrinter printer;
+  RunSettings settings;
+  settings.directory = arguments.out;
+  settings.own_program = own_program();
+  settings.progress = [&](const Progress& progress) { printer.show(progress); };
+  settings.interrupted = &interrupted;
+  (void)run_experiment(experiment, settings);
+  printer.finish();
+  return finish_report(arguments.out, arguments.json);
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, Chosen& chosen) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("run", "run an experiment, or go on with one, and write its report");
+  command->add_option("experiment", arguments->experiment, "experiment file (JSON with comments)")->required();
+  command->add_option("--out", arguments->out, "run directory; the same directory goes on where it was");
+  command->add_flag("--dry-run", arguments->dry_run, "say what would be run, how long it takes and what it stores");
+  command->add_flag("--json", arguments->json, "print verdict.json (or the plan) instead of text");
+  command->footer("Example: tare run experiments/quickstart.json --out runs/quickstart");
+  command->callback([arguments, &chosen] { chosen.action = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace tare::harness

@@ -1,0 +1,25 @@
+// What an experiment would do and cost, from one launch of the baseline and a few prompts.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/experiment.h"
+#include "harness/experiment/plan.h"
+
+namespace tare::harness {
+
+struct DryRun {
+  std::vector<std::string> block_orders;
+  std::size_t prompts = 0;
+  std::size_t prompts_tried = 0;
+  PlanEstimate estimate;
+};
+
+// Checks everything `tare run` checks before it measures, starts the baseline and runs a few prompts free. Writes
+// nothing. Throws as run_experiment does.
+[[nodiscard]] DryRun dry_run(const Experiment& experiment, const std::string& own_program);
+[[nodiscard]] Json to_json(const DryRun& plan);
+
+}  // namespace tare::harness
