@@ -24,4 +24,10 @@ struct Moments {
 // centre -+ t(df) * standard_error.
 [[nodiscard]] Interval t_interval(double centre, double standard_error, double degrees_of_freedom, double level);
 
+// A spread of ln rate below this is rounding, not measurement: it counts as none.
+inline constexpr double kNoSpread = 1e-12;
+
+// Two-sided p of an effect against 0. Without any spread (standard_error 0): 1 for no effect, else 0.
+[[nodiscard]] double two_sided_p(double effect, double standard_error, double degrees_of_freedom);
+
 }  // namespace tare::stats

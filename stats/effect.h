@@ -20,6 +20,7 @@ enum class Estimand {
 
 enum class Method {
   kPromptBootstrap,  // paired bootstrap over prompts
+  kPromptDelta,      // delta method over prompts, t
   kRunRegression,    // least squares over runs, arm columns and drift polynomial, t
   kBlockEffects,     // t on effects of blocks (granularity prompt)
   kTwoWay,           // prompt and run variance together, Satterthwaite

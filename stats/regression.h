@@ -44,10 +44,12 @@ struct DriftFit {
 struct RegressionResult {
   std::vector<Estimate> estimates;  // per arm 1..arms-1
   DriftFit drift;
+  std::vector<Warning> warnings;  // about the fit as a whole: drift, outliers, order
 };
 
-// `log_rates` per run, as run_log_rates gives them. Throws Error (invalid) when the columns are not independent (an arm
-// without runs) or there are not more runs than columns.
+// `log_rates` per run, as run_log_rates gives them. With too few runs for the degree it is lowered until one degree of
+// freedom remains (the estimate is then inconclusive and says so). Throws Error (invalid) when the columns are not
+// independent: an arm without runs, runs of one arm only at one time.
 [[nodiscard]] RegressionResult regress_runs(std::span<const Run> runs, std::span<const double> log_rates, int arms,
                                             int degree, DriftVariable variable = DriftVariable::kSlot,
                                             double level = 0.95);

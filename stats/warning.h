@@ -15,7 +15,7 @@ enum class WarningCode {
   kOneBlock,               // one block: cubic drift is not covered (87.6 % instead of 95 %)
   kDriftLarge,             // fitted drift beyond the range in which coverage was checked
   kDriftConfounded,        // treatment and drift columns overlap: the interval is widened by more than a quarter
-  kSlotOrderUnbalanced,    // the order does not cancel the drift degree that the rule asks for
+  kSlotOrderUnbalanced,    // the order alone does not cancel linear drift (missing runs, unequal counts)
   kStartOrderUnbalanced,   // the arm was not started first as often as second
   kStartOrderConfounded,   // the start order never changed: it cannot be told from the effect
   kOutlierRun,             // one run lies far from the fit
