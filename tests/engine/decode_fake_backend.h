@@ -1,0 +1,72 @@
+// A backend whose logits are a pure function of the absorbed tokens, for tests of sessions and policies: cheap, and
+// strict about the order of calls (verify, then commit; nothing else).
+#pragma once
+
+#include <stdexcept>
+#include <vector>
+
+#include "base/philox.h"
+#include "engine/backend/backend.h"
+
+namespace tare::engine {
+
+class FakeBackend final : public Backend {
+ public:
+  FakeBackend(std::int64_t vocab_size, std::int64_t capacity, EngineOptions options = {})
+      : capacity_(capacity), options_(std::move(options)) {
+    config_.vocab_size = vocab_size;
+    config_.hidden_size = 1;
+  }
+
+  const ModelConfig& config() const override { return config_; }
+  const EngineOptions& options() const override { return options_; }
+  void reset() override {
+    absorbed_.clear();
+    pending_.clear();
+  }
+  std::int64_t frontier() const override { return static_cast<std::int64_t>(absorbed_.size()); }
+  std::int64_t capacity() const override { return capacity_; }
+
+  std::span<const float> prefill(std::span<const std::int32_t> tokens, const PrefillCapture&) override {
+    absorbed_.insert(absorbed_.end(), tokens.begin(), tokens.end());
+    fill(absorbed_);
+    return logits_;
+  }
+  using Backend::prefill;
+  VerifyOutput verify(std::span<const std::int32_t> tokens) override {
+    if (!pending_.empty()) throw std::logic_error("verify before commit");
+    pending_.assign(tokens.begin(), tokens.end());
+    std::vector<std::int32_t> all = absorbed_;
+    all.insert(all.end(), pending_.begin(), pending_.end());
+    fill(all);
+    return {logits_, {}};
+  }
+  void commit(int count) override {
+    absorbed_.insert(absorbed_.end(), pending_.begin(), pending_.begin() + count);
+    pending_.clear();
+  }
+  std::vector<float> recurrent_state(std::int64_t) const override { return {}; }
+  WeightInventory inventory(std::int64_t, std::int64_t) const override { return {}; }
+  Json description() const override { return Json::object(); }
+
+  const std::vector<std::int32_t>& absorbed() const { return absorbed_; }
+
+ private:
+  ModelConfig config_;
+  std::int64_t capacity_;
+  EngineOptions options_;
+  std::vector<std::int32_t> absorbed_;
+  std::vector<std::int32_t> pending_;
+  std::vector<float> logits_;
+
+  // Normal numbers keyed by the last tokens, so that the text depends on what was really absorbed.
+  void fill(const std::vector<std::int32_t>& tokens) {
+    std::uint64_t key = tokens.size();
+    for (const std::int32_t token : tokens) key = key * 1'000'003 + static_cast<std::uint64_t>(token);
+    const Philox numbers(99, key);
+    logits_.resize(static_cast<std::size_t>(config_.vocab_size));
+    for (std::size_t i = 0; i < logits_.size(); ++i) logits_[i] = static_cast<float>(numbers.normal_at(i));
+  }
+};
+
+}  // namespace tare::engine
