@@ -1,0 +1,96 @@
+#include "reports/findings.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tare::reports {
+
+double percent_of_log(double log) {
+  return 100.0 * std::expm1(log);
+}
+
+std::string question_of(Estimand estimand) {
+  switch (estimand) {
+    case Estimand::kTheseLaunches:
+      return "these prompts, these launches";
+    case Estimand::kAnyLaunch:
+      return "this suite, any launch";
+    case Estimand::kPromptsLikeThese:
+      return "prompts like these, any launch";
+  }
+  return {};
+}
+
+std::string word_of(Estimand estimand) {
+  switch (estimand) {
+    case Estimand::kTheseLaunches:
+      return "these-launches";
+    case Estimand::kAnyLaunch:
+      return "any-launch";
+    case Estimand::kPromptsLikeThese:
+      return "prompts-like-these";
+  }
+  return {};
+}
+
+std::string word_of(RunState state) {
+  switch (state) {
+    case RunState::kCounted:
+      return "counted";
+    case RunState::kWarmUp:
+      return "warm-up";
+    case RunState::kInterrupted:
+      return "interrupted";
+    case RunState::kExcluded:
+      return "excluded";
+    case RunState::kFailed:
+      return "failed";
+  }
+  return {};
+}
+
+std::string word_of(Severity severity) {
+  switch (severity) {
+    case Severity::kNote:
+      return "note";
+    case Severity::kWarning:
+      return "warning";
+    case Severity::kInvalid:
+      return "invalid";
+  }
+  return {};
+}
+
+const Interval* verdict_interval(const Effect& effect) {
+  const auto found = std::find_if(effect.intervals.begin(), effect.intervals.end(),
+                                  [](const Interval& interval) { return interval.of_verdict; });
+  return found == effect.intervals.end() ? nullptr : &*found;
+}
+
+bool is_known(const Interval& interval) {
+  return !std::isnan(interval.low_log) && !std::isnan(interval.high_log);
+}
+
+std::optional<bool> holds_truth(const Interval& interval, const KnownTruth& truth) {
+  if (!is_known(interval) || std::isnan(truth.effect_log)) return std::nullopt;
+  return interval.low_log <= truth.effect_log && truth.effect_log <= interval.high_log;
+}
+
+const std::string& shown_name(const Arm& arm) {
+  return arm.display_name.empty() ? arm.name : arm.display_name;
+}
+
+const Effect* find_effect(const Findings& findings, std::size_t arm, std::size_t measure) {
+  const auto found = std::find_if(findings.effects.begin(), findings.effects.end(),
+                                  [&](const Effect& effect) { return effect.arm == arm && effect.measure == measure; });
+  return found == findings.effects.end() ? nullptr : &*found;
+}
+
+const MeasureValue* find_value(const Findings& findings, std::size_t arm, std::size_t measure) {
+  const auto found = std::find_if(findings.values.begin(), findings.values.end(), [&](const MeasureValue& value) {
+    return value.arm == arm && value.measure == measure;
+  });
+  return found == findings.values.end() ? nullptr : &*found;
+}
+
+}  // namespace tare::reports

@@ -1,0 +1,297 @@
+#include "reports/findings_json.h"
+
+#include <cmath>
+
+namespace tare::reports {
+namespace {
+
+// JSON has no NaN and no infinity.
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+// JSON text of the options as an object where it is one, else as the text it is.
+Json embedded(const std::string& text) {
+  if (text.empty()) return nullptr;
+  Json parsed = Json::parse(text, nullptr, false);
+  return parsed.is_discarded() ? Json(text) : parsed;
+}
+
+Json log_and_percent(double log) {
+  return {{"log", number(log)}, {"percent", number(percent_of_log(log))}};
+}
+
+// Declared first, for the lists below.
+Json of(const Warning& warning);
+Json of(const PositiveControl& control);
+Json of(const Arm& arm);
+Json of(const Measure& measure);
+Json of(const Interval& interval);
+Json of(const Prompt& prompt);
+Json of(const OutcomeCount& outcome);
+Json of(const Reading& reading);
+Json of(const Fact& fact);
+Json of(const Effect& effect, const Findings& findings);
+Json of(const MeasureValue& value, const Findings& findings);
+Json of(const Run& run, const Findings& findings);
+
+template <typename T>
+Json of(const std::vector<T>& items) {
+  Json list = Json::array();
+  for (const T& item : items) list.push_back(of(item));
+  return list;
+}
+
+template <typename T>
+Json named(const std::vector<T>& items, const Findings& findings) {
+  Json list = Json::array();
+  for (const T& item : items) list.push_back(of(item, findings));
+  return list;
+}
+
+Json of(const Warning& warning) {
+  return {{"severity", word_of(warning.severity)},
+          {"code", warning.code},
+          {"text", warning.text},
+          {"about", warning.about}};
+}
+
+Json numbers(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(number(value));
+  return list;
+}
+
+Json of(const PositiveControl& control) {
+  return {{"name", control.name}, {"caught", control.caught}, {"detail", control.detail}};
+}
+
+Json of(const Validity& validity) {
+  Json json = {{"valid", validity.valid},
+               {"prompts_validated", validity.prompts_validated},
+               {"prompts_total", validity.prompts_total},
+               {"tokens_validated", validity.tokens_validated},
+               {"rounds_validated", validity.rounds_validated},
+               {"first_difference", nullptr},
+               {"controls", of(validity.controls)},
+               {"clock", nullptr},
+               {"why_invalid", validity.why_invalid}};
+  if (const auto& first = validity.first_difference)
+    json["first_difference"] = {
+        {"prompt", first->prompt}, {"position", first->position}, {"wanted", first->wanted}, {"got", first->got}};
+  if (const auto& clock = validity.clock)
+    json["clock"] = {{"compared", clock->compared},
+                     {"worst_share", number(clock->worst_share)},
+                     {"worst_ns", number(clock->worst_ns)},
+                     {"agreed", clock->agreed}};
+  return json;
+}
+
+Json of(const Arm& arm) {
+  return {{"name", arm.name},
+          {"display_name", arm.display_name},
+          {"program", arm.program},
+          {"options", embedded(arm.options_json)},
+          {"options_differing", embedded(arm.options_differing_json)},
+          {"build",
+           {{"version", arm.build.version},
+            {"commit", arm.build.commit},
+            {"compiler", arm.build.compiler},
+            {"flags", arm.build.flags},
+            {"type", arm.build.type}}},
+          {"checkpoint", {{"name", arm.checkpoint.name}, {"digest", arm.checkpoint.digest}}},
+          {"launch_count", arm.launch_count},
+          {"peak_memory_bytes", number(arm.peak_memory_bytes)}};
+}
+
+Json of(const Measure& measure) {
+  return {{"key", measure.key},
+          {"name", measure.name},
+          {"unit", measure.unit},
+          {"higher_is_better", measure.higher_is_better},
+          {"definition", measure.definition}};
+}
+
+Json of(const Interval& interval) {
+  return {{"estimand", word_of(interval.estimand)},
+          {"question", question_of(interval.estimand)},
+          {"method", interval.method},
+          {"estimate", log_and_percent(interval.estimate_log)},
+          {"low", log_and_percent(interval.low_log)},
+          {"high", log_and_percent(interval.high_log)},
+          {"level", number(interval.level)},
+          {"degrees_of_freedom", number(interval.degrees_of_freedom)},
+          {"of_verdict", interval.of_verdict},
+          {"robustness", interval.robustness},
+          {"why_missing", interval.why_missing}};
+}
+
+Json of(const Effect& effect, const Findings& findings) {
+  Json json = {{"arm", findings.arms[effect.arm].name},
+               {"baseline", findings.arms[0].name},
+               {"measure", findings.measures[effect.measure].key},
+               {"estimate", log_and_percent(effect.estimate_log)},
+               {"intervals", of(effect.intervals)},
+               {"p", number(effect.p)},
+               {"p_adjusted", number(effect.p_adjusted)},
+               {"in_family", effect.in_family},
+               {"verdict", effect.verdict.empty() ? Json(nullptr) : Json(effect.verdict)},
+               {"difference_shown", effect.difference_shown},
+               {"truth", nullptr},
+               {"warnings", of(effect.warnings)}};
+  if (effect.truth) {
+    const Interval* interval = verdict_interval(effect);
+    const auto holds = interval != nullptr ? holds_truth(*interval, *effect.truth) : std::nullopt;
+    json["truth"] = {{"effect", log_and_percent(effect.truth->effect_log)},
+                     {"source", effect.truth->source},
+                     {"held_by_verdict_interval", holds ? Json(*holds) : Json(nullptr)}};
+  }
+  return json;
+}
+
+Json of(const MeasureValue& value, const Findings& findings) {
+  return {{"arm", findings.arms[value.arm].name},
+          {"measure", findings.measures[value.measure].key},
+          {"value", number(value.value)},
+          {"lowest_run", number(value.lowest_run)},
+          {"highest_run", number(value.highest_run)},
+          {"run_count", value.run_count}};
+}
+
+Json of(const Run& run, const Findings& findings) {
+  Json values = Json::object();
+  for (std::size_t m = 0; m < run.values.size(); ++m) values[findings.measures[m].key] = number(run.values[m]);
+  return {{"block", run.block},
+          {"slot", run.slot},
+          {"arm", findings.arms[run.arm].name},
+          {"launch", run.launch},
+          {"launch_order", run.launch_order},
+          {"start_utc", run.start_utc},
+          {"start_s", number(run.start_s)},
+          {"decode_s", number(run.decode_s)},
+          {"tokens", run.tokens},
+          {"values", values},
+          {"fitted", number(run.fitted)},
+          {"drift_log", number(run.drift_log)},
+          {"state", word_of(run.state)},
+          {"note", run.note}};
+}
+
+Json of(const Drift& drift) {
+  return {{"degree", drift.degree},
+          {"regressor", drift.regressor},
+          {"per_slot", log_and_percent(drift.per_slot_log)},
+          {"per_slot_low", log_and_percent(drift.per_slot_low_log)},
+          {"per_slot_high", log_and_percent(drift.per_slot_high_log)},
+          {"residual_sd_log", number(drift.residual_sd_log)},
+          {"arm_correlation", number(drift.arm_correlation)}};
+}
+
+Json of(const Prompt& prompt) {
+  return {{"id", prompt.id},
+          {"category", prompt.category},
+          {"tokens", prompt.tokens},
+          {"seconds", numbers(prompt.seconds)},
+          {"log_ratio", numbers(prompt.log_ratio)}};
+}
+
+Json of(const OutcomeCount& outcome) {
+  return {{"outcome", outcome.outcome}, {"prompts", outcome.prompts}};
+}
+
+Json of(const Texts& texts) {
+  return {{"mode", texts.mode},
+          {"temperature", number(texts.temperature)},
+          {"seed", texts.seed},
+          {"digest", texts.digest},
+          {"texts", texts.texts},
+          {"tokens", texts.tokens},
+          {"shortest_tokens", number(texts.shortest_tokens)},
+          {"median_tokens", number(texts.median_tokens)},
+          {"longest_tokens", number(texts.longest_tokens)},
+          {"repetition_definition", texts.repetition_definition},
+          {"repetition_median", number(texts.repetition_median)},
+          {"repetition_highest", number(texts.repetition_highest)},
+          {"most_repetitive_prompt", texts.most_repetitive_prompt},
+          {"outcomes", of(texts.outcomes)}};
+}
+
+Json of(const Reading& reading) {
+  return {{"name", reading.name},
+          {"unit", reading.unit},
+          {"before", number(reading.before)},
+          {"lowest", number(reading.lowest)},
+          {"highest", number(reading.highest)},
+          {"after", number(reading.after)}};
+}
+
+Json of(const Fact& fact) {
+  return {{"name", fact.name}, {"value", fact.value}};
+}
+
+Json of(const Conditions& conditions) {
+  return {{"hostname", conditions.hostname},
+          {"machine", conditions.machine},
+          {"cpu", conditions.cpu},
+          {"cores_usable", conditions.cores_usable == 0 ? Json(nullptr) : Json(conditions.cores_usable)},
+          {"cores_pinned", conditions.cores_pinned},
+          {"memory_bytes", number(conditions.memory_bytes)},
+          {"kernel", conditions.kernel},
+          {"governor", conditions.governor},
+          {"readings", of(conditions.readings)},
+          {"facts", of(conditions.facts)}};
+}
+
+Json of(const ScheduleFacts& schedule) {
+  return {{"granularity", schedule.granularity}, {"blocks", schedule.blocks}, {"block_orders", schedule.block_orders},
+          {"letters", schedule.letters},         {"seed", schedule.seed},     {"warm_up", schedule.warm_up},
+          {"launches", schedule.launches}};
+}
+
+Json of(const Methods& methods) {
+  return {{"alpha", methods.alpha},
+          {"family_size", methods.family_size},
+          {"equivalence_margin_log", number(methods.equivalence_margin_log)},
+          {"non_inferiority_margin_log", number(methods.non_inferiority_margin_log)},
+          {"bootstrap_resamples", methods.bootstrap_resamples},
+          {"bootstrap_seed", methods.bootstrap_seed},
+          {"unit_of_replication", methods.unit_of_replication}};
+}
+
+}  // namespace
+
+Json findings_json(const Findings& findings) {
+  Json json = {{"format", "tare-findings"}, {"version", 1}};
+  json["title"] = findings.title;
+  json["description"] = findings.description;
+  json["experiment"] = findings.experiment;
+  json["experiment_digest"] = findings.experiment_digest;
+  json["experiment_json"] = embedded(findings.experiment_json);
+  json["created_utc"] = findings.created_utc;
+  json["command"] = findings.command;
+  json["harness_version"] = findings.harness_version;
+  json["complete"] = findings.complete;
+  json["warnings"] = of(findings.warnings);
+  json["validity"] = of(findings.validity);
+  json["arms"] = of(findings.arms);
+  json["measures"] = of(findings.measures);
+  json["effect_measure"] = findings.effect_measure < findings.measures.size()
+                               ? Json(findings.measures[findings.effect_measure].key)
+                               : Json(nullptr);
+  json["values"] = named(findings.values, findings);
+  json["effects"] = named(findings.effects, findings);
+  json["drift"] = of(findings.drift);
+  json["runs"] = named(findings.runs, findings);
+  json["prompts"] = of(findings.prompts);
+  json["texts"] = of(findings.texts);
+  json["conditions"] = of(findings.conditions);
+  json["schedule"] = of(findings.schedule);
+  json["methods"] = of(findings.methods);
+  return json;
+}
+
+std::string findings_json_text(const Findings& findings) {
+  return findings_json(findings).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace tare::reports

@@ -1,0 +1,24 @@
+// The body of the report: findings arranged as sections of paragraphs, tables and figures.
+#pragma once
+
+#include <vector>
+
+#include "reports/document.h"
+#include "reports/findings.h"
+
+namespace tare::reports {
+
+// The whole report. `figures` are put where they belong by name: "effects", "runs", "prompts".
+[[nodiscard]] Document make_document(const Findings& findings, const std::vector<Figure>& figures);
+
+// Single sections, in the order of the page.
+[[nodiscard]] Section effects_section(const Findings& findings);
+[[nodiscard]] Section measures_section(const Findings& findings);
+[[nodiscard]] Section runs_section(const Findings& findings);
+[[nodiscard]] Section prompts_section(const Findings& findings);
+[[nodiscard]] Section instrument_section(const Findings& findings);
+[[nodiscard]] Section arms_section(const Findings& findings);
+[[nodiscard]] Section conditions_section(const Findings& findings);
+[[nodiscard]] Section methods_section(const Findings& findings);
+
+}  // namespace tare::reports

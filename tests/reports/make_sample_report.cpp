@@ -1,0 +1,33 @@
+// Writes the reports of the sample findings, to be looked at in a browser: make_sample_report DIRECTORY [GNUPLOT].
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "reports/report.h"
+#include "sample_findings.h"
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    fmt::print(stderr, "usage: {} DIRECTORY [GNUPLOT]\n", argv[0]);
+    return 2;
+  }
+  const std::filesystem::path directory = argv[1];
+  tare::reports::ReportOptions options;
+  if (argc > 2) options.gnuplot = argv[2];
+  try {
+    for (const auto& [name, findings] :
+         {std::pair{"three_arms", tare::reports::sample::three_arms()},
+          std::pair{"handicap", tare::reports::sample::handicap()},
+          std::pair{"hostile", tare::reports::sample::hostile()},
+          std::pair{"invalid", tare::reports::sample::invalid()}, std::pair{"empty", tare::reports::Findings{}}}) {
+      const auto written = tare::reports::write_report(findings, directory / name, options);
+      fmt::print("{}\n", written.files.front().string());
+      for (const auto& error : written.missing) fmt::print("missing: {} ({})\n", error.what(), error.parts().hint);
+    }
+  } catch (const tare::Error& error) {
+    fmt::print(stderr, "error: {}\nhint: {}\n", error.what(), error.parts().hint);
+    return tare::exit_code(error.kind());
+  }
+  return 0;
+}
