@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""A worker for tests, in another language and with faults on demand.
+
+Speaks the protocol of docs/protocol/worker.md for an "engine" whose natural choice after the tokens so far is a hash of
+them. The first argument names a fault:
+  good | die-at-open | die-at-run | hang-at-run | nonsense | wrong-version | echo | no-bytes | grandchild FILE
+"""
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+fault = sys.argv[1] if len(sys.argv) > 1 else "good"
+VOCABULARY = 500
+
+
+def natural(tokens):
+    text = ",".join(map(str, tokens)).encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:4], "little") % VOCABULARY
+
+
+def answer(**fields):
+    sys.stdout.write(json.dumps(fields) + "\n")
+    sys.stdout.flush()
+
+
+def run(call):
+    tokens, chosen, absorbed = [], [], list(call["prompt"])
+    forced = call.get("forced", [])
+    length = len(forced) if forced else call["max_tokens"]
+    for i in range(length):
+        choice = natural(absorbed)
+        token = forced[i] if forced else choice
+        chosen.append(token if fault == "echo" else choice)
+        tokens.append(token)
+        absorbed.append(token)
+    rounds = [1_000_000 + 10 * i for i in range(length - 1)]
+    reply = dict(
+        reply="run", outcome="forced_text" if forced else "length", tokens=tokens,
+        agreed=sum(a == b for a, b in zip(tokens, chosen)), prefill_ns=2_000_000, first_token_ns=2_100_000,
+        decode_ns=sum(rounds), total_ns=2_100_000 + sum(rounds), round_ns=rounds, round_tokens=[1] * len(rounds),
+        peak_memory_bytes=50_000_000)
+    if call.get("natural"):
+        reply["natural"] = chosen
+    answer(**reply)
+
+
+if fault == "grandchild":
+    child = subprocess.Popen(["sleep", "300"])
+    with open(sys.argv[2], "w") as file:
+        file.write(str(child.pid))
+
+for line in sys.stdin:
+    call = json.loads(line)
+    name = call["call"]
+    if name == "hello":
+        answer(reply="hello", protocol=2 if fault == "wrong-version" else 1, program="shim", version="1",
+               build={"commit": "shim"}, options=[])
+    elif name == "open":
+        if fault == "die-at-open":
+            print("the model file is on fire", file=sys.stderr, flush=True)
+            os._exit(3)
+        if call["model"] == "missing":
+            answer(reply="error", kind="input", what="there is no such model", where="missing", hint="give another")
+            continue
+        answer(reply="open", checkpoint_digest="d" * 32, tokenizer_digest="", vocab_size=VOCABULARY,
+               options=call["options"], description={"backend": "shim"}, bytes_per_round=0)
+    elif name == "encode":
+        answer(reply="encode", tokens=[[1 + len(word) % 400 for word in text.split()] or [1] for text in call["texts"]])
+    elif name == "run":
+        if fault == "die-at-run":
+            print("last words of the worker", file=sys.stderr, flush=True)
+            os.kill(os.getpid(), 11)
+        if fault == "hang-at-run":
+            print("going to sleep", file=sys.stderr, flush=True)
+            time.sleep(300)
+        if fault == "nonsense":
+            print("warming up...", flush=True)
+            continue
+        run(call)
+    elif name == "close":
+        answer(reply="close")
+        break

@@ -1,0 +1,106 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/worker/protocol.h"
+
+namespace tare::harness {
+namespace {
+
+using testing::HasSubstr;
+
+template <class Action>
+std::string fault(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+RunReply reply() {
+  RunReply result;
+  result.outcome = "forced_text";
+  result.tokens = {4, 5, 6};
+  result.natural = {4, 5, 7};
+  result.agreed = 2;
+  result.prefill_ns = 10;
+  result.first_token_ns = 11;
+  result.decode_ns = 30;
+  result.total_ns = 45;
+  result.round_ns = {14, 16};
+  result.round_tokens = {1, 1};
+  result.round_spun_ns = {1, 2};
+  result.peak_memory_bytes = 99;
+  return result;
+}
+
+TEST(Protocol, RunCallSurvivesTheLine) {
+  RunCall call;
+  call.prompt_id = "12";
+  call.prompt = {1, 2};
+  call.temperature = 0.8;
+  call.seed = 7;
+  call.max_tokens = 5;
+  call.forced = {3};
+  call.natural = true;
+  const RunCall read = parse_run_call(parse_json(to_line(call), "l"), "l");
+  EXPECT_EQ(to_line(read), to_line(call));
+  EXPECT_EQ(read.forced, call.forced);
+}
+
+TEST(Protocol, RunReplySurvivesTheLine) {
+  const RunReply read = parse_run_reply(parse_json(to_line(reply()), "l"), "l");
+  EXPECT_EQ(to_line(read), to_line(reply()));
+}
+
+TEST(Protocol, RefusesRepliesWhoseNumbersDoNotAddUp) {
+  RunReply broken = reply();
+  broken.decode_ns = 31;
+  EXPECT_THAT(fault([&] { (void)parse_run_reply(parse_json(to_line(broken), "l"), "l"); }), HasSubstr("not the sum"));
+  broken = reply();
+  broken.round_tokens = {1, 2};
+  EXPECT_THAT(fault([&] { (void)parse_run_reply(parse_json(to_line(broken), "l"), "l"); }), HasSubstr("committed 3"));
+  broken = reply();
+  broken.round_tokens = {2};
+  EXPECT_THAT(fault([&] { (void)parse_run_reply(parse_json(to_line(broken), "l"), "l"); }),
+              HasSubstr("different lengths"));
+}
+
+TEST(Protocol, RefusesUnknownCallKeysAndNegativeTokens) {
+  EXPECT_THAT(
+      fault([] { (void)parse_open_call(parse_json(R"({"call": "open", "model": "m", "optoins": {}})", "l"), "l"); }),
+      HasSubstr("optoins"));
+  EXPECT_THAT(fault([] {
+                (void)parse_run_call(parse_json(R"({"call": "run", "prompt_id": "1", "prompt": [-1], "temperature": 0,
+                                                    "seed": 0, "max_tokens": 1})",
+                                                "l"),
+                                     "l");
+              }),
+              HasSubstr("prompt[0]"));
+}
+
+TEST(Protocol, ErrorReplyBecomesTheWorkersErrorWithinTheArm) {
+  const Error sent(ErrorKind::kInput, "there is no such model", "models/none", "give another");
+  try {
+    expect_reply(parse_json(error_line(sent), "l"), "open", "arm q4: open");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_STREQ(error.what(), "arm q4: open: models/none: there is no such model");
+    EXPECT_EQ(error.parts().hint, "give another");
+  }
+}
+
+TEST(Protocol, RefusesTheReplyToAnotherCall) {
+  EXPECT_THAT(fault([] { expect_reply(parse_json(close_reply_line(), "l"), "run", "arm a"); }),
+              HasSubstr("answered 'close' to the call 'run'"));
+}
+
+TEST(Protocol, BytesThatAreNotUtf8DoNotBreakALine) {
+  EXPECT_NO_THROW((void)parse_json(error_line(Error(ErrorKind::kInput, "bad \xff byte")), "l"));
+}
+
+}  // namespace
+}  // namespace tare::harness
