@@ -95,14 +95,27 @@ SplitPattern::SplitPattern(SplitPattern&&) noexcept = default;
 SplitPattern& SplitPattern::operator=(SplitPattern&&) noexcept = default;
 SplitPattern::~SplitPattern() = default;
 
-void SplitPattern::split(std::string_view text, std::vector<std::string_view>& pieces) const {
-  const std::unique_ptr<pcre2_match_data, FreeMatch> match(
-      pcre2_match_data_create_from_pattern(compiled_->code.get(), nullptr));
-  const std::unique_ptr<pcre2_match_context, FreeContext> context(pcre2_match_context_create(nullptr));
-  const std::unique_ptr<pcre2_jit_stack, FreeStack> stack(pcre2_jit_stack_create(kStackStart, kStackMost, nullptr));
-  if (!match || !context || !stack) throw Error(ErrorKind::kEnvironment, "no memory for pattern matching");
-  pcre2_set_match_limit(context.get(), UINT32_MAX);
-  pcre2_jit_stack_assign(context.get(), nullptr, stack.get());
+struct SplitPattern::Workspace::Parts {
+  std::unique_ptr<pcre2_match_data, FreeMatch> match;
+  std::unique_ptr<pcre2_match_context, FreeContext> context;
+  std::unique_ptr<pcre2_jit_stack, FreeStack> stack;
+};
+
+SplitPattern::Workspace::Workspace() : parts_(std::make_unique<Parts>()) {
+  parts_->match.reset(pcre2_match_data_create(1, nullptr));  // bounds of the whole match; groups are not asked for
+  parts_->context.reset(pcre2_match_context_create(nullptr));
+  parts_->stack.reset(pcre2_jit_stack_create(kStackStart, kStackMost, nullptr));
+  if (!parts_->match || !parts_->context || !parts_->stack)
+    throw Error(ErrorKind::kEnvironment, "no memory for pattern matching");
+  pcre2_set_match_limit(parts_->context.get(), UINT32_MAX);
+  pcre2_jit_stack_assign(parts_->context.get(), nullptr, parts_->stack.get());
+}
+
+SplitPattern::Workspace::~Workspace() = default;
+
+void SplitPattern::split(std::string_view text, Workspace& workspace, std::vector<std::string_view>& pieces) const {
+  pcre2_match_data* match = workspace.parts_->match.get();
+  pcre2_match_context* context = workspace.parts_->context.get();
   const auto add = [&](std::size_t begin, std::size_t end) {
     if (begin < end) pieces.push_back(text.substr(begin, end - begin));
   };
@@ -110,10 +123,10 @@ void SplitPattern::split(std::string_view text, std::vector<std::string_view>& p
   std::size_t position = 0;  // where the search goes on
   while (position < text.size()) {
     const int found = pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                                  position, PCRE2_NO_UTF_CHECK, match.get(), context.get());
+                                  position, PCRE2_NO_UTF_CHECK, match, context);
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0) throw input_error(compiled_->where, fmt::format("matching failed: {}", pcre2_reason(found)));
-    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match.get());
+    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match);
     add(taken, bounds[0]);
     add(bounds[0], bounds[1]);
     taken = bounds[1];

@@ -45,58 +45,56 @@ struct Tokenizer::Model {
   std::vector<std::string> token_bytes;
   std::unordered_map<std::string, std::int32_t> special_ids;
 
-  // What one call of encode() has seen: the ids of each piece.
-  using Remembered = std::unordered_map<std::string_view, std::vector<std::int32_t>>;
+  // What one call of encode() works with.
+  struct Work {
+    SplitPattern::Workspace workspace;
+    std::unordered_map<std::string, std::vector<std::int32_t>> remembered;  // ids of the pieces seen so far
+    std::vector<std::int32_t> ids;
+  };
 
-  void encode_pieces(std::string_view valid, Remembered& remembered, std::vector<std::int32_t>& ids) const {
+  void encode_pieces(std::string_view valid, Work& work) const {
     std::vector<std::string_view> pieces = {valid};
     for (const SplitPattern& pattern : patterns) {
       std::vector<std::string_view> finer;
-      for (const std::string_view piece : pieces) pattern.split(piece, finer);
+      for (const std::string_view piece : pieces) pattern.split(piece, work.workspace, finer);
       pieces = std::move(finer);
     }
     for (const std::string_view piece : pieces) {
       if (piece.size() > kLongestRemembered) {
-        encoding.encode(piece, ids);
+        encoding.encode(piece, work.ids);
         continue;
       }
-      const auto [found, added] = remembered.try_emplace(piece);
+      const auto [found, added] = work.remembered.try_emplace(std::string(piece));
       if (added) encoding.encode(piece, found->second);
-      ids.insert(ids.end(), found->second.begin(), found->second.end());
+      work.ids.insert(work.ids.end(), found->second.begin(), found->second.end());
     }
   }
 
   // Plain text that is valid UTF-8: normalise, look for tokens again, split, encode.
-  void encode_valid(std::string_view valid, Remembered& remembered, std::vector<std::int32_t>& ids) const {
-    std::string normalized;
-    if (nfc) {
-      normalized = normalize_nfc(valid);
-      if (normalized != valid) {
-        Remembered own;  // its keys point into `normalized`, which ends here
-        encode_parts(normalized, own, ids);
-        return;
-      }
-    }
-    encode_parts(valid, remembered, ids);
+  void encode_valid(std::string_view valid, Work& work) const {
+    if (nfc)
+      encode_parts(normalize_nfc(valid), work);
+    else
+      encode_parts(valid, work);
   }
 
-  void encode_parts(std::string_view text, Remembered& remembered, std::vector<std::int32_t>& ids) const {
+  void encode_parts(std::string_view text, Work& work) const {
     for (const TextPart& part : normalized_tokens.split(text)) {
       if (part.id == TextPart::kPlainText)
-        encode_pieces(part.text, remembered, ids);
+        encode_pieces(part.text, work);
       else
-        ids.push_back(part.id);
+        work.ids.push_back(part.id);
     }
   }
 
   // Plain text of any bytes: each byte that is not part of valid UTF-8 stands alone.
-  void encode_plain(std::string_view text, Remembered& remembered, std::vector<std::int32_t>& ids) const {
+  void encode_plain(std::string_view text, Work& work) const {
     while (!text.empty()) {
       const std::size_t valid = utf8_valid_prefix(text);
-      if (valid > 0) encode_valid(text.substr(0, valid), remembered, ids);
+      if (valid > 0) encode_valid(text.substr(0, valid), work);
       text.remove_prefix(valid);
       while (!text.empty() && utf8_sequence_length(text, 0) == 0) {
-        encoding.encode(text.substr(0, 1), ids);
+        encoding.encode(text.substr(0, 1), work.ids);
         text.remove_prefix(1);
       }
     }
@@ -124,15 +122,14 @@ Tokenizer Tokenizer::from_file(const std::filesystem::path& tokenizer_json) {
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
-  std::vector<std::int32_t> ids;
-  Model::Remembered remembered;
+  Model::Work work;
   for (const TextPart& part : model_->raw_tokens.split(text)) {
     if (part.id == TextPart::kPlainText)
-      model_->encode_plain(part.text, remembered, ids);
+      model_->encode_plain(part.text, work);
     else
-      ids.push_back(part.id);
+      work.ids.push_back(part.id);
   }
-  return ids;
+  return std::move(work.ids);
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
