@@ -53,11 +53,11 @@ class WindowSampler:
         if len(self.starts) < batch:
             phase = int(torch.randint(0, WINDOW, (1,), generator=self.generator))
             windows = (len(self.tokens) - phase - 2) // WINDOW
-            self.starts = torch.randperm(windows, generator=self.generator) * WINDOW + phase
+            self.starts = (torch.randperm(windows, generator=self.generator) * WINDOW + phase).to(self.tokens.device)
             self.step_share = batch / windows
         chosen, self.starts = self.starts[:batch], self.starts[batch:]
         self.epoch += self.step_share
-        return self.tokens[chosen.to(self.tokens.device)[:, None] + self.span].long()
+        return self.tokens[chosen[:, None] + self.span].long()
 
 
 def learning_rate(progress):
