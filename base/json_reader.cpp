@@ -29,6 +29,14 @@ std::string reason_of(const nlohmann::json::exception& failure) {
 }
 
 template <typename AnyJson>
+std::string brief(const AnyJson& value) {
+  constexpr std::size_t kLongest = 60;
+  if (value.is_structured()) return fmt::format("an {}", value.type_name());
+  const std::string text = value.dump(-1, ' ', true);
+  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+}
+
+template <typename AnyJson>
 AnyJson parse_without_duplicates(std::string_view text, const std::string& where, JsonComments comments) {
   std::vector<std::set<std::string>> open_objects;
   const auto refuse_duplicates = [&](int, nlohmann::json::parse_event_t event, AnyJson& parsed) {
@@ -58,6 +66,14 @@ Json parse_json(std::string_view text, const std::string& where, JsonComments co
 
 SortedJson parse_sorted_json(std::string_view text, const std::string& where) {
   return parse_without_duplicates<SortedJson>(text, where, JsonComments::kRefused);
+}
+
+std::string brief_json(const Json& value) {
+  return brief(value);
+}
+
+std::string brief_json(const SortedJson& value) {
+  return brief(value);
 }
 
 Json read_json_file(const std::filesystem::path& path, JsonComments comments) {

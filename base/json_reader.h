@@ -28,6 +28,11 @@ enum class JsonComments { kRefused, kAllowed };
 [[nodiscard]] SortedJson parse_sorted_json(std::string_view text, const std::string& where);
 [[nodiscard]] Json read_json_file(const std::filesystem::path& path, JsonComments comments = JsonComments::kRefused);
 
+// A value for an error message: a scalar as JSON (long texts cut), "an array" or "an object" for the others, which may
+// be of any size and depth.
+[[nodiscard]] std::string brief_json(const Json& value);
+[[nodiscard]] std::string brief_json(const SortedJson& value);
+
 // A view of one JSON object that hands out typed fields and remembers which keys were asked for.
 // `where` names the object in errors: "experiment.json: arms[1].options".
 class JsonReader {
