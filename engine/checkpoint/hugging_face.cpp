@@ -197,32 +197,50 @@ void HuggingFaceCheckpoint::name_tensors() {
 }
 
 void HuggingFaceCheckpoint::split_fused() {
-  const FusedRows rows = fused_rows(config_);
-  const auto split = [&](const std::string& layer, const char* fused,
-                         std::initializer_list<std::pair<const char*, const std::vector<std::int64_t>*>> parts) {
-    const auto found = sources_.find(layer + fused);
-    if (found == sources_.end()) return;
-    std::int64_t total = 0;
-    for (const auto& part : parts) total += static_cast<std::int64_t>(part.second->size());
-    const std::vector<std::int64_t> wanted = {total, config_.hidden_size};
-    if (found->second.shape != wanted)
-      throw input_error(place(found->second), fmt::format("has shape {}, config.json demands {}",
-                                                          shape_text(found->second.shape), shape_text(wanted)));
-    for (const auto& [name, part_rows] : parts) {
-      Source source = found->second;
-      source.rows = *part_rows;
-      source.shape = {static_cast<std::int64_t>(part_rows->size()), config_.hidden_size};
-      if (!sources_.try_emplace(layer + name, source).second)
-        throw input_error(place(source), fmt::format("and {}{} are both there", layer, name));
+  using Parts = std::initializer_list<std::pair<const char*, const std::vector<std::int64_t>*>>;
+  const auto fused = [&](const std::string& layer, const char* name, std::int64_t rows) {
+    const auto found = sources_.find(layer + name);
+    if (found != sources_.end()) check_shape(found->second, {rows, config_.hidden_size});
+    return found != sources_.end();
+  };
+  const auto split = [&](const std::string& name, const std::string& layer, Parts parts) {
+    const Source whole = sources_.at(name);
+    for (const auto& [part, rows] : parts) {
+      Source source = whole;
+      source.rows = *rows;
+      source.shape = {static_cast<std::int64_t>(rows->size()), config_.hidden_size};
+      if (!sources_.try_emplace(layer + part, source).second)
+        throw input_error(place(whole), fmt::format("is fused, but {}{} is there too", layer, part));
     }
-    sources_.erase(found);
+    sources_.erase(name);
   };
   for (std::int64_t i = 0; i < config_.layer_count(); ++i) {
     const std::string layer = fmt::format("layers.{}.", i);
-    split(layer, kFusedProjections,
-          {{"linear_attn.in_proj_qkv.weight", &rows.qkv}, {"linear_attn.in_proj_z.weight", &rows.z}});
-    split(layer, kFusedGates, {{"linear_attn.in_proj_b.weight", &rows.b}, {"linear_attn.in_proj_a.weight", &rows.a}});
+    if (fused(layer, kFusedProjections, config_.conv_channels() + config_.linear_value_channels())) {
+      const FusedRows rows = fused_rows(config_);
+      split(layer + kFusedProjections, layer,
+            {{"linear_attn.in_proj_qkv.weight", &rows.qkv}, {"linear_attn.in_proj_z.weight", &rows.z}});
+    }
+    if (fused(layer, kFusedGates, 2 * config_.linear_value_heads)) {
+      const FusedRows rows = fused_rows(config_);
+      split(layer + kFusedGates, layer,
+            {{"linear_attn.in_proj_b.weight", &rows.b}, {"linear_attn.in_proj_a.weight", &rows.a}});
+    }
   }
+}
+
+void HuggingFaceCheckpoint::check_shape(const Source& source, const std::vector<std::int64_t>& wanted) const {
+  if (source.shape != wanted)
+    throw input_error(place(source), fmt::format("has shape {}, config.json demands {}", shape_text(source.shape),
+                                                 shape_text(wanted)));
+}
+
+void HuggingFaceCheckpoint::check_dtype(const Source& source) const {
+  const Dtype dtype = shards_[source.shard].tensor(source.name).dtype;
+  for (const Dtype known : {Dtype::kBF16, Dtype::kF16, Dtype::kF32, Dtype::kF64})
+    if (dtype == known) return;
+  throw input_error(place(source), fmt::format("holds {}, weights must be BF16, F16, F32 or F64", dtype_name(dtype)),
+                    "quantised checkpoints of other programs are not read");
 }
 
 // Everything the configuration demands is there in its shape, and nothing else.
@@ -233,9 +251,8 @@ void HuggingFaceCheckpoint::check_plan() {
       throw input_error(directory_.string(),
                         fmt::format("tensor '{}' {} is missing", planned.name, shape_text(planned.shape)),
                         "config.json demands it; is the download complete?");
-    if (found->second.shape != planned.shape)
-      throw input_error(place(found->second), fmt::format("has shape {}, config.json demands {}",
-                                                          shape_text(found->second.shape), shape_text(planned.shape)));
+    check_shape(found->second, planned.shape);
+    check_dtype(found->second);
     names_.push_back(planned.name);
   }
   if (names_.size() == sources_.size()) return;

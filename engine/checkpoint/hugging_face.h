@@ -48,6 +48,8 @@ class HuggingFaceCheckpoint final : public Checkpoint {
   void name_tensors();
   void split_fused();
   void check_plan();
+  void check_shape(const Source& source, const std::vector<std::int64_t>& wanted) const;
+  void check_dtype(const Source& source) const;
   [[nodiscard]] std::string place(const Source& source) const;
 };
 

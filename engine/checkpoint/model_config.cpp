@@ -166,7 +166,7 @@ std::vector<std::int32_t> read_eos(JsonReader& reader, std::int64_t vocab_size) 
         value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_size);
     if (!inside)
       throw reader.error("eos_token_id",
-                         fmt::format("{} is not a token id below vocab_size {}", value.dump(), vocab_size));
+                         fmt::format("{} is not a token id below vocab_size {}", brief_json(value), vocab_size));
     ids.push_back(value.get<std::int32_t>());
   };
   const Json& value = reader.any("eos_token_id");

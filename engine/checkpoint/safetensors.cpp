@@ -29,7 +29,7 @@ std::string tensor_place(const std::filesystem::path& path, const std::string& n
 // A non-negative integer of the header; JSON floats, negative and other values are refused.
 std::uint64_t unsigned_of(const SortedJson& value, const std::string& where, const std::string& field) {
   if (!value.is_number_unsigned())
-    throw input_error(where, fmt::format("{} must be a non-negative integer, is {}", field, value.dump()),
+    throw input_error(where, fmt::format("{} must be a non-negative integer, is {}", field, brief_json(value)),
                       kDamagedHint);
   return value.get<std::uint64_t>();
 }
@@ -104,7 +104,7 @@ void SafetensorsFile::read_header() {
     const SortedJson& dtype = value["dtype"];
     const std::optional<Dtype> known =
         dtype.is_string() ? dtype_from_name(dtype.get_ref<const std::string&>()) : std::nullopt;
-    if (!known) throw input_error(where, fmt::format("unknown dtype {}", dtype.dump()));
+    if (!known) throw input_error(where, fmt::format("unknown dtype {}", brief_json(dtype)));
     entry.dtype = *known;
     const SortedJson& shape = value["shape"];
     if (!shape.is_array()) throw input_error(where, "shape must be an array", kDamagedHint);

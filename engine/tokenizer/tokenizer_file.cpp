@@ -161,7 +161,7 @@ class Parser {
 
   std::int32_t id_of(const SortedJson& value, const std::string& field) const {
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= static_cast<std::uint64_t>(kMostTokens))
-      refuse(field, fmt::format("must be an id from 0 to {}, is {}", kMostTokens - 1, value.dump()));
+      refuse(field, fmt::format("must be an id from 0 to {}, is {}", kMostTokens - 1, brief_json(value)));
     return value.get<std::int32_t>();
   }
 
