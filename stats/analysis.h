@@ -26,25 +26,25 @@ struct AnalysisOptions {
   std::uint64_t seed = 1;  // of the bootstrap; stored with the result
   int threads = 1;         // results do not depend on it
   DriftVariable drift_variable = DriftVariable::kSlot;
-  std::optional<int> drift_degree;  // by rule when absent: 2 for one block, 3 from two blocks on
-  DecisionRule decision;            // direction, margins, alpha
+  std::optional<int> drift_degree = {};  // by rule when absent: 2 for one block, 3 from two blocks on
+  DecisionRule decision = {};            // direction, margins, alpha
 };
 
 struct ArmComparison {
-  int arm = 0;                    // against arm 0
-  Estimate prompts;               // per-prompt paired bootstrap: these prompts, these launches
-  Estimate runs;                  // run-level regression or block effects: this suite, any launch; the verdict's
-  Estimate two_way;               // prompts like these
-  std::optional<Estimate> pairs;  // neighbouring runs, t: robustness line; granularity run only
-  std::vector<double> prompt_log_ratios;
-  VerdictResult verdict;
+  int arm = 0;                         // against arm 0
+  Estimate prompts = {};               // per-prompt paired bootstrap: these prompts, these launches
+  Estimate runs = {};                  // run-level regression or block effects: this suite, any launch; the verdict's
+  Estimate two_way = {};               // prompts like these
+  std::optional<Estimate> pairs = {};  // neighbouring runs, t: robustness line; granularity run only
+  std::vector<double> prompt_log_ratios = {};
+  VerdictResult verdict = {};
 };
 
 struct Analysis {
-  std::vector<ArmComparison> comparisons;  // one per arm 1..arms-1
-  std::vector<double> run_log_rates;       // per run, in the order of Observations::runs
-  std::optional<DriftFit> drift;           // granularity run only
-  std::vector<Warning> warnings;           // about the measurement as a whole
+  std::vector<ArmComparison> comparisons = {};  // one per arm 1..arms-1
+  std::vector<double> run_log_rates = {};       // per run, in the order of Observations::runs
+  std::optional<DriftFit> drift = {};           // granularity run only
+  std::vector<Warning> warnings = {};           // about the measurement as a whole
 };
 
 // Throws Error (invalid) when the observations cannot be compared (check_observations says how), Error (input) for

@@ -24,11 +24,11 @@ inline constexpr int kMinimumBlocks = 5;            // four pairs can never reac
 inline constexpr int kBlocksForStartOrderTerm = 6;  // so that four degrees of freedom remain
 
 struct BlockEffects {
-  Estimate estimate;
-  std::vector<int> blocks;             // block numbers, ascending
-  std::vector<double> log_effects;     // per block
-  std::vector<double> start_order;     // per block: s_j
-  std::optional<double> order_effect;  // ln ratio of "started last" over "started first", when fitted
+  Estimate estimate = {};
+  std::vector<int> blocks = {};             // block numbers, ascending
+  std::vector<double> log_effects = {};     // per block
+  std::vector<double> start_order = {};     // per block: s_j
+  std::optional<double> order_effect = {};  // ln ratio of "started last" over "started first", when fitted
 };
 
 // One arm against the baseline; needs exactly one run of both in every block (Error (invalid) otherwise).

@@ -29,7 +29,7 @@ struct BootstrapOptions {
 inline constexpr int kFewPrompts = 20;  // percentile intervals under-cover below this
 
 struct BootstrapResult {
-  Estimate estimate;          // interval: percentile; bca: BCa
+  Estimate estimate = {};     // interval: percentile; bca: BCa
   double bias_z0 = 0;         // z0
   double acceleration = 0;    // a
   bool exhaustive = false;    // all n^n resamples instead of random ones

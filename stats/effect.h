@@ -43,15 +43,15 @@ struct Interval {
 struct Estimate {
   Estimand estimand = Estimand::kThesePromptsAnyLaunch;
   Method method = Method::kRunRegression;
-  std::string method_text;           // one line: what was done with which settings
-  double log_effect = 0;             // the point estimate
-  double standard_error = 0;         // on the log scale
-  std::optional<Interval> interval;  // absent when there is nothing to estimate a spread from
-  std::optional<Interval> bca;       // bootstrap only: bias-corrected and accelerated
-  std::optional<double> degrees_of_freedom;
-  std::optional<double> p_value;  // two-sided, against no difference
-  bool conclusive = false;        // enough units (degrees of freedom, blocks) for a verdict
-  std::vector<Warning> warnings;
+  std::string method_text = {};           // one line: what was done with which settings
+  double log_effect = 0;                  // the point estimate
+  double standard_error = 0;              // on the log scale
+  std::optional<Interval> interval = {};  // absent when there is nothing to estimate a spread from
+  std::optional<Interval> bca = {};       // bootstrap only: bias-corrected and accelerated
+  std::optional<double> degrees_of_freedom = {};
+  std::optional<double> p_value = {};  // two-sided, against no difference
+  bool conclusive = false;             // enough units (degrees of freedom, blocks) for a verdict
+  std::vector<Warning> warnings = {};
 };
 
 // 100 * (exp(log_effect) - 1).

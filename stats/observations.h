@@ -21,10 +21,10 @@ struct Run {
 struct Observations {
   int arms = 0;
   std::size_t prompts = 0;
-  std::vector<Run> runs;  // warm-up, interrupted and excluded runs are not in here
+  std::vector<Run> runs = {};  // warm-up, interrupted and excluded runs are not in here
   // Both prompts x runs, row-major: element of (prompt, run) at [prompt * runs.size() + run].
-  std::vector<double> numerator;
-  std::vector<double> denominator;
+  std::vector<double> numerator = {};
+  std::vector<double> denominator = {};
 
   [[nodiscard]] std::size_t at(std::size_t prompt, std::size_t run) const { return prompt * runs.size() + run; }
 };
@@ -44,8 +44,8 @@ void check_observations(const Observations& observations);
 // Prompts that have a finite, positive cell in every run; a prompt that failed anywhere is left out everywhere, because
 // totals over different prompts do not compare. Mark a failed cell with NaN.
 struct CompletePrompts {
-  Observations observations;
-  std::vector<std::size_t> dropped;  // rows of the input that were left out
+  Observations observations = {};
+  std::vector<std::size_t> dropped = {};  // rows of the input that were left out
 };
 [[nodiscard]] CompletePrompts complete_prompts(const Observations& observations);
 
@@ -54,8 +54,8 @@ struct CompletePrompts {
 
 // Per prompt, totals over the runs of one arm.
 struct PromptTotals {
-  std::vector<double> numerator;
-  std::vector<double> denominator;
+  std::vector<double> numerator = {};
+  std::vector<double> denominator = {};
 };
 [[nodiscard]] PromptTotals prompt_totals(const Observations& observations, int arm);
 

@@ -16,7 +16,7 @@ struct ExactTest {
   double p_value = 1;           // two-sided, exact
   std::size_t used = 0;         // differences that entered
   double smallest_p_value = 1;  // attainable with that many
-  std::vector<Warning> warnings;
+  std::vector<Warning> warnings = {};
 };
 
 // Signed ranks, mid-ranks for ties, zeros dropped; exact distribution by dynamic programming. Up to 500 differences.

@@ -28,23 +28,23 @@ struct DriftFit {
   DriftVariable variable = DriftVariable::kSlot;
   // Mean drift of ln rate per slot: fitted drift at the last slot minus the first, over the number of slots between.
   double per_slot = 0;
-  std::optional<Interval> per_slot_interval;
+  std::optional<Interval> per_slot_interval = {};
   double residual_sd = 0;  // of ln rate, after arms and drift
   int residual_degrees_of_freedom = 0;
   // Correlation of arm a's column (against the baseline's runs) with x^k, [arm - 1][k - 1].
-  std::vector<std::vector<double>> treatment_correlation;
+  std::vector<std::vector<double>> treatment_correlation = {};
   // Standard error with drift columns over the one without, for the same residual sd, [arm - 1]; 1 in an orthogonal
   // design.
-  std::vector<double> width_inflation;
-  std::vector<double> position;  // per run: the global slot number or the mid-time
-  std::vector<double> drift;     // per run: fitted drift, mean zero over the runs
-  std::vector<double> residual;  // per run
+  std::vector<double> width_inflation = {};
+  std::vector<double> position = {};  // per run: the global slot number or the mid-time
+  std::vector<double> drift = {};     // per run: fitted drift, mean zero over the runs
+  std::vector<double> residual = {};  // per run
 };
 
 struct RegressionResult {
-  std::vector<Estimate> estimates;  // per arm 1..arms-1
-  DriftFit drift;
-  std::vector<Warning> warnings;  // about the fit as a whole: drift, outliers, order
+  std::vector<Estimate> estimates = {};  // per arm 1..arms-1
+  DriftFit drift = {};
+  std::vector<Warning> warnings = {};  // about the fit as a whole: drift, outliers, order
 };
 
 // `log_rates` per run, as run_log_rates gives them. With too few runs for the degree it is lowered until one degree of

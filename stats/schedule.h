@@ -28,7 +28,7 @@ struct Slot {
 struct Schedule {
   int arms = 0;
   int blocks = 0;
-  std::vector<Slot> slots;  // in the order of execution
+  std::vector<Slot> slots = {};  // in the order of execution
 
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };

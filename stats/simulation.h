@@ -27,12 +27,12 @@ enum class DriftKind {
 
 struct ClockModel {
   double base_seconds = 1.0;
-  double base_spread = 0.5;         // sd of ln base over prompts
-  double tokens = 128;              // of every prompt
-  std::vector<double> log_effects;  // per arm, [0] = 0: ln speed against the baseline
-  double reaction_sd = 0;           // prompt x arm
-  double launch_sd = 0;             // per run (granularity run) or per launch of a block (granularity prompt)
-  double noise_sd = 0.005;          // per cell
+  double base_spread = 0.5;              // sd of ln base over prompts
+  double tokens = 128;                   // of every prompt
+  std::vector<double> log_effects = {};  // per arm, [0] = 0: ln speed against the baseline
+  double reaction_sd = 0;                // prompt x arm
+  double launch_sd = 0;                  // per run (granularity run) or per launch of a block (granularity prompt)
+  double noise_sd = 0.005;               // per cell
   DriftKind drift = DriftKind::kNone;
   double drift_size = 0;       // of ln seconds from first to last slot, or as the kind says
   double cold_first_slot = 0;  // ln seconds added to the very first run
@@ -40,9 +40,9 @@ struct ClockModel {
 };
 
 struct SimulatedExperiment {
-  Observations observations;
-  std::vector<double> suite_truth;       // per arm: log effect on these prompts, any launch
-  std::vector<double> population_truth;  // per arm: log effect on prompts drawn as these were
+  Observations observations = {};
+  std::vector<double> suite_truth = {};       // per arm: log effect on these prompts, any launch
+  std::vector<double> population_truth = {};  // per arm: log effect on prompts drawn as these were
 };
 
 // `schedule` from make_schedule (granularity run) or make_resident_schedule (granularity prompt; drift then acts

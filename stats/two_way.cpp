@@ -154,16 +154,17 @@ Estimate two_way_estimate(const Observations& observations, int arm, const Estim
   const double run_variance = run_level.standard_error * run_level.standard_error;
   double variance = parts.prompt + run_variance - parts.cell;
   double df = 0;
-  if (variance > 0) {
-    df = variance * variance /
-         (parts.prompt * parts.prompt / df_prompt + run_variance * run_variance / df_run +
-          parts.cell * parts.cell / (df_run * df_prompt));
+  if (variance >= std::max(parts.prompt, run_variance)) {
+    df = variance > 0 ? variance * variance /
+                            (parts.prompt * parts.prompt / df_prompt + run_variance * run_variance / df_run +
+                             parts.cell * parts.cell / (df_run * df_prompt))
+                      : df_run;
   } else {
     variance = std::max(parts.prompt, run_variance);
     df = parts.prompt > run_variance ? df_prompt : df_run;
     estimate.warnings.push_back(
-        {.code = WarningCode::kNonPositiveVariance,
-         .text = "the two-way variance came out negative; the larger component is used",
+        {.code = WarningCode::kTwoWayFloor,
+         .text = "the two-way variance came out below one of its parts; the larger part is used",
          .numbers = {
              {"prompt_variance", parts.prompt}, {"run_variance", run_variance}, {"cell_variance", parts.cell}}});
   }

@@ -28,19 +28,19 @@ enum class Verdict { kBetter, kWorse, kNonInferior, kEquivalent, kInconclusive, 
 struct DecisionRule {
   Direction direction = Direction::kHigherIsBetter;
   double alpha = 0.05;
-  std::optional<double> non_inferiority_margin;  // fraction, 0.005 for 0.5 %; 0 < m < 1
-  std::optional<double> equivalence_margin;      // fraction
+  std::optional<double> non_inferiority_margin = {};  // fraction, 0.005 for 0.5 %; 0 < m < 1
+  std::optional<double> equivalence_margin = {};      // fraction
 };
 
 struct VerdictResult {
   Verdict verdict = Verdict::kInconclusive;
   bool difference_shown = false;
-  std::optional<double> p_value;                  // two-sided against no difference, alone
-  std::optional<double> adjusted_p_value;         // Holm over the family; the one that decides
-  std::optional<double> non_inferiority_p_value;  // one-sided, Holm-adjusted; with a margin only
-  std::optional<double> equivalence_p_value;      // larger of the two one-sided, Holm-adjusted; with a margin only
-  int family_size = 0;                            // comparisons in the family
-  std::vector<Warning> warnings;
+  std::optional<double> p_value = {};                  // two-sided against no difference, alone
+  std::optional<double> adjusted_p_value = {};         // Holm over the family; the one that decides
+  std::optional<double> non_inferiority_p_value = {};  // one-sided, Holm-adjusted; with a margin only
+  std::optional<double> equivalence_p_value = {};      // larger of the two one-sided, Holm-adjusted; with a margin only
+  int family_size = 0;                                 // comparisons in the family
+  std::vector<Warning> warnings = {};
 };
 
 // Stable words: "better", "worse", "non_inferior", "equivalent", "inconclusive", "invalid".

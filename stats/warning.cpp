@@ -36,8 +36,8 @@ std::string_view warning_name(WarningCode code) {
       return "bca_fell_back";
     case WarningCode::kHolmChangedVerdict:
       return "holm_changed_verdict";
-    case WarningCode::kNonPositiveVariance:
-      return "non_positive_variance";
+    case WarningCode::kTwoWayFloor:
+      return "two_way_floor";
     case WarningCode::kZerosDropped:
       return "zeros_dropped";
   }

@@ -25,14 +25,14 @@ enum class WarningCode {
   kDegenerate,             // no variation where there must be some: a point instead of an interval
   kBcaFellBack,            // BCa level outside (0, 1), or no acceleration: percentile bounds are given
   kHolmChangedVerdict,     // significant alone, not in the family
-  kNonPositiveVariance,    // the two-way variance came out <= 0; the larger component is used
+  kTwoWayFloor,            // the two-way variance came out below one of its parts; the larger part is used
   kZerosDropped,           // zero differences were left out of a rank test
 };
 
 struct Warning {
   WarningCode code = WarningCode::kDegenerate;
-  std::string text;                                     // one sentence, no full stop
-  std::vector<std::pair<std::string, double>> numbers;  // named figures behind the sentence
+  std::string text = {};                                     // one sentence, no full stop
+  std::vector<std::pair<std::string, double>> numbers = {};  // named figures behind the sentence
 };
 
 // Stable snake_case name of a code, for files and tables: kFewPrompts -> "few_prompts".
