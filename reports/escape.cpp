@@ -105,6 +105,16 @@ std::string running_text(std::string_view text) {
   return visible_text(spaced);
 }
 
+std::string shortened(std::string_view text, std::size_t most) {
+  std::size_t count = 0;
+  std::size_t cut = 0;  // where the text ends when its last shown code point is the ellipsis
+  for (std::size_t i = 0; i < text.size(); i += decode(text, i).bytes) {
+    if (count + 1 == most) cut = i;
+    if (++count > most) return std::string(text.substr(0, cut)) + "\u2026";
+  }
+  return std::string(text);
+}
+
 std::string markdown_text(std::string_view text) {
   constexpr std::string_view kSpecial = "\\`*_[]<>|~$#&";
   std::string out;

@@ -2,6 +2,7 @@
 // HTML is escaped by the mustache templates (two braces) after visible_text.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,9 @@ namespace tare::reports {
 
 // As visible_text, but line ends and tabs become one space: for prose.
 [[nodiscard]] std::string running_text(std::string_view text);
+
+// Valid UTF-8 cut to at most `most` code points, the last one an ellipsis where something was cut.
+[[nodiscard]] std::string shortened(std::string_view text, std::size_t most);
 
 // Safe inside a Markdown paragraph or table cell: GitHub's special characters escaped, one line.
 [[nodiscard]] std::string markdown_text(std::string_view text);

@@ -19,6 +19,10 @@ namespace {
 constexpr double kWidth = 960;
 constexpr double kPlotLeft = 338;
 constexpr double kPlotRight = 738;
+constexpr double kHeadingRoom = 360;  // of a panel's heading, of the question, the method and the numbers of a row
+constexpr double kLabelRoom = 236;
+constexpr double kMethodRoom = 140;
+constexpr double kNumbersRoom = 206;
 constexpr double kRowHeight = 25;
 constexpr double kAxisHeight = 34;    // tics and their labels below a panel
 constexpr double kTitleHeight = 34;   // a panel's heading above it
@@ -78,25 +82,26 @@ double draw_panel(PlotScript& script, double top, const std::string& heading, co
   const double first = top + kTitleHeight;
   const double bottom = first + kRowHeight * static_cast<double>(rows.size());
   script.panel({kPlotLeft, kPlotRight, first, bottom});
-  script.label(8, top + 16, heading, {.bold = true, .size = 14});
+  script.label(8, top + 16, heading, {.bold = true, .size = 14, .room = kHeadingRoom});
   script.label(kPlotRight, top + 16, remark, {.colour = kMuted, .size = 12, .align = Align::kRight});
-  script.line(fmt::format("set xrange [{}:{}]", gnuplot_number(range.low), gnuplot_number(range.high)));
+  script.axis('x', range.low, range.high);
   script.line(fmt::format("set yrange [-0.5:{}.5]", rows.size() - 1));
   script.line("unset ytics");
-  script.line("set xtics autofreq format '%g'");
   script.line(fmt::format("set grid xtics lc rgb '{}' lw 1 dt 1 back", kBand.light));
   if (range.low < 0 && range.high > 0) script.vertical(0, kMuted, 1.5);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double y = static_cast<double>(rows.size() - 1 - i);
     const ForestRow& row = rows[i];
     const bool known = is_known(row.interval);
-    script.label_beside(8, y, row.label, {.bold = row.strong});
+    script.label_beside(8, y, row.label, {.bold = row.strong, .room = kLabelRoom});
     if (!row.method.empty())
-      script.label_beside(kPlotLeft - 12, y, row.method, {.colour = kMuted, .size = 12, .align = Align::kRight});
+      script.label_beside(kPlotLeft - 12, y, row.method,
+                          {.colour = kMuted, .size = 12, .align = Align::kRight, .room = kMethodRoom});
     const std::string numbers = known ? percent_with_interval(row.interval)
                                       : fmt::format("no interval{}", row.interval.why_missing.empty() ? "" : ": ") +
                                             running_text(row.interval.why_missing);
-    script.label_beside(kPlotRight + 16, y, numbers, {.colour = known ? kInk : kMuted, .bold = row.strong && known});
+    script.label_beside(kPlotRight + 16, y, numbers,
+                        {.colour = known ? kInk : kMuted, .bold = row.strong && known, .room = kNumbersRoom});
   }
   const std::string file = fmt::format("'effects.dat' index {}", data_index);
   script.line(
@@ -110,7 +115,7 @@ double draw_panel(PlotScript& script, double top, const std::string& heading, co
 
 std::vector<ForestRow> rows_of(const Effect& effect) {
   std::vector<ForestRow> rows;
-  for (const Interval& interval : effect.intervals) {
+  for (const Interval& interval : ordered_intervals(effect)) {
     std::string label =
         interval.robustness ? "check: " + question_of(interval.estimand) : question_of(interval.estimand);
     rows.push_back({label, visible_text(interval.method), interval, interval.of_verdict});
@@ -121,8 +126,8 @@ std::vector<ForestRow> rows_of(const Effect& effect) {
 std::string remark_of(const Range& range) {
   if (range.low < 0 && range.high > 0) return "percent; the line is no difference";
   const bool left = range.low > 0;
-  return left ? "percent; own scale, no difference (0) lies far to the left"
-              : "percent; own scale, no difference (0) lies far to the right";
+  return left ? "percent; own scale, 0 (no difference) lies off it, to the left"
+              : "percent; own scale, 0 (no difference) lies off it, to the right";
 }
 
 }  // namespace
@@ -139,11 +144,12 @@ Plot effects_plot(const Findings& findings) {
     return plot;
   }
   const std::string measure = visible_text(findings.measures[findings.effect_measure].name);
-  plot.caption = fmt::format(
-      "Effect on {}, in percent of {}. Above: all arms on one scale, by the verdict\u2019s interval. Below: each arm "
-      "on "
-      "a scale of its own, with the question that each interval answers; the heavy one is the verdict\u2019s.",
-      measure, arm_name(findings, 0));
+  plot.caption = fmt::format("Effect on {}, in percent of {}", measure, arm_name(findings, 0));
+  plot.caption += effects.size() > 1
+                      ? ". Above: all arms on one scale, by the verdict\u2019s interval. Below: each arm on "
+                        "a scale of its own, with the question that each interval answers"
+                      : ", with the question that each interval answers";
+  plot.caption += "; the heavy one is the verdict\u2019s.";
 
   std::vector<ForestRow> overview;
   for (const Effect* effect : effects) {

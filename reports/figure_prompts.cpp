@@ -22,6 +22,7 @@ constexpr double kKeyColumn = 216;
 constexpr double kPanelHeight = 190;
 constexpr double kHeadingHeight = 36;
 constexpr double kAxisHeight = 34;
+constexpr double kLabelHeight = 24;   // of the name of the last panel's x axis
 constexpr double kRoomForZero = 1.5;  // 0 is brought into view when it is at most so many spans away
 
 struct Point {
@@ -82,7 +83,7 @@ void draw_key(PlotScript& script, const std::vector<std::string>& categories) {
     const double y = 18 + kKeyLine * static_cast<double>(c / columns);
     script.line(fmt::format("set label '' at screen {:.5f},{:.5f} point pt {} ps 0.7 lc rgb '{}'", x / kWidth,
                             1.0 - y / script.height(), point_type(c), series_colour(c).light));
-    script.label(x + 14, y, category_name(categories[c]));
+    script.label(x + 14, y, category_name(categories[c]), {.room = kKeyColumn - 24});
   }
 }
 
@@ -108,15 +109,14 @@ void draw_arm(PlotScript& script, const Findings& findings, std::size_t arm, con
   const double axes_top = top + kHeadingHeight;
   script.panel({kLeft, kRight, axes_top, axes_top + kPanelHeight});
   script.label(8, top + 18, fmt::format("{} against {}", arm_name(findings, arm), arm_name(findings, 0)),
-               {.bold = true, .size = 14});
+               {.bold = true, .size = 14, .room = 400});
   const std::string remark = known ? fmt::format("percent, by prompt; the band is the verdict\u2019s interval, {}",
                                                  percent_with_interval(*interval))
                                    : std::string("percent, by prompt; there is no interval");
   script.label(kRight, top + 18, remark, {.colour = kMuted, .size = 12, .align = Align::kRight});
   script.line(fmt::format("set xrange [0.2:{}.8]", points.size()));
-  script.line(fmt::format("set yrange [{}:{}]", gnuplot_number(low), gnuplot_number(high)));
+  script.axis('y', low, high);
   script.line(fmt::format("set border 3 lc rgb '{}' lw 1", kRule.light));
-  script.line("set ytics autofreq format '%g'");
   script.line(points.size() <= 12 ? "set xtics 1 format '%g'" : "set xtics autofreq format '%g'");
   if (known) {
     script.line(
@@ -171,7 +171,7 @@ Plot prompts_plot(const Findings& findings) {
   const auto columns = static_cast<std::size_t>((kWidth - 16) / kKeyColumn);
   const double key = 8 + kKeyLine * static_cast<double>((categories.size() + columns - 1) / columns);
   const double panel = kHeadingHeight + kPanelHeight + kAxisHeight;
-  PlotScript script(plot.name, kWidth, key + panel * static_cast<double>(arms.size()) + 20);
+  PlotScript script(plot.name, kWidth, key + panel * static_cast<double>(arms.size()) + kLabelHeight);
   for (std::size_t i = 0; i < arms.size(); ++i) {
     const std::size_t first_block = i * categories.size();
     plot.data += data_of(arm_name(findings, arms[i]), points[i], categories);

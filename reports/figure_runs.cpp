@@ -23,7 +23,7 @@ constexpr double kKeyColumn = 216;
 constexpr double kLevelHeight = 190;      // of the panel with the measure itself
 constexpr double kDeviationHeight = 210;  // of the panel with deviations
 constexpr double kGap = 70;               // between the panels: tics, heading
-constexpr double kReach = 2.5;            // runs left out are drawn up to so many ranges of the counted ones
+constexpr double kReach = 0.6;            // runs left out are drawn up to so many ranges of the counted ones
 
 double value_of(const Findings& findings, const Run& run) {
   return findings.effect_measure < run.values.size() ? run.values[findings.effect_measure] : kMissing;
@@ -120,32 +120,35 @@ std::string data_of(const Findings& findings, const std::vector<Point>& points) 
 void start_panel(PlotScript& script, const Findings& findings, double top, double bottom, const Range& range,
                  const std::string& heading) {
   script.panel({kLeft, kRight, top, bottom});
-  script.label(8, top - 16, heading, {.colour = kMuted});
+  script.label(8, top - 20, heading, {.colour = kMuted, .room = kWidth - 16});
   script.line(fmt::format("set xrange [0.4:{}.6]", findings.runs.size()));
-  script.line(fmt::format("set yrange [{}:{}]", gnuplot_number(range.low), gnuplot_number(range.high)));
+  script.axis('y', range.low, range.high);
   script.line(fmt::format("set border 3 lc rgb '{}' lw 1", kRule.light));
-  script.line("set ytics autofreq format '%g'");
   script.line("set xtics autofreq format '%g'");
   if (findings.runs.size() <= 32) script.line("set xtics 1");
   script.line(fmt::format("set grid ytics lc rgb '{}' lw 1 dt 1 back", kBand.light));
+  for (std::size_t i = 0; i < findings.runs.size(); ++i)  // gnuplot draws no point for what has no value
+    if (findings.runs[i].state != RunState::kCounted && !std::isfinite(value_of(findings, findings.runs[i])))
+      script.line(fmt::format("set label '' at first {}, graph 0 point pt 2 ps 0.8 lw 1.2 lc rgb '{}'", i + 1,
+                              series_colour(findings.runs[i].arm).light));
   for (std::size_t i = 1; i < findings.runs.size(); ++i)
     if (findings.runs[i].block != findings.runs[i - 1].block)
       script.vertical(static_cast<double>(i) + 0.5, kRule, 1.2, true);
 }
 
-// Runs of every arm in column `column`; those left out are open and grey, and pushed to the edge when beyond it.
+// Runs of every arm in column `column`. Those that are not counted are crosses, pushed to the edge when beyond it.
 std::string series(const Findings& findings, int column, const Range& range, bool with_fit) {
   std::string plots;
   for (std::size_t arm = 0; arm < findings.arms.size(); ++arm) {
     const std::string title = gnuplot_string(arm_name(findings, arm));
     const std::string file = fmt::format("'runs.dat' index {}", arm);
     if (with_fit)
-      plots += fmt::format("{} using ($5==1?$1:NaN):3 with points pt 1 ps 0.6 lw 1 lc rgb '{}' title {}, \\\n  ", file,
-                           kMuted.light, gnuplot_string(arm_name(findings, arm) + ", fitted"));
+      plots += fmt::format("{} using ($5==1?$1:NaN):3 with lines lw 1 lc rgb '{}' title {}, \\\n  ", file,
+                           series_colour(arm).light, gnuplot_string(arm_name(findings, arm) + ", fitted"));
     plots += fmt::format("{0} using ($5==1?$1:NaN):{1} with points pt {2} ps 0.8 lc rgb '{3}' title {4}, \\\n  ", file,
                          column, point_type(arm), series_colour(arm).light, title);
     plots += fmt::format(
-        "{0} using ($5==0?$1:NaN):(${1}<{2}?{2}:${1}>{3}?{3}:${1}) with points pt {4} ps 0.8 lw 1.2 lc rgb '{5}' title "
+        "{0} using ($5==0?$1:NaN):(${1}>{3}?{3}:${1}>{2}?${1}:{2}) with points pt {4} ps 0.8 lw 1.2 lc rgb '{5}' title "
         "{6}, \\\n  ",
         file, column, gnuplot_number(range.low), gnuplot_number(range.high), 2, series_colour(arm).light,
         gnuplot_string(arm_name(findings, arm) + ", not counted"));
@@ -161,18 +164,17 @@ void draw_key(PlotScript& script, const Findings& findings) {
     const double y = kKeyTop + 10 + kKeyLine * static_cast<double>(place / columns);
     script.line(fmt::format("set label '' at screen {:.5f},{:.5f} point pt {} ps {} lw 1.2 lc rgb '{}'", x / kWidth,
                             1.0 - y / script.height(), type, size, colour.light));
-    script.label(x + 14, y, text);
+    script.label(x + 14, y, text, {.room = kKeyColumn - 24});
     ++place;
   };
   for (std::size_t arm = 0; arm < findings.arms.size(); ++arm)
     entry(point_type(arm), 0.8, series_colour(arm), arm_name(findings, arm));
   entry(2, 0.8, kMuted, "warm-up or not counted");
-  entry(1, 0.6, kMuted, "fitted");
 }
 
 double key_height(const Findings& findings) {
   const auto columns = static_cast<std::size_t>((kWidth - 16) / kKeyColumn);
-  return kKeyTop + kKeyLine * static_cast<double>((findings.arms.size() + 2 + columns - 1) / columns);
+  return kKeyTop + kKeyLine * static_cast<double>((findings.arms.size() + 1 + columns - 1) / columns);
 }
 
 }  // namespace
@@ -192,14 +194,16 @@ Plot runs_plot(const Findings& findings) {
   const bool fitted = std::any_of(points.begin(), points.end(), [](const Point& point) {
     return point.counted && std::isfinite(point.drift_percent) && std::isfinite(point.deviation_percent);
   });
-  plot.caption = fmt::format("Every run in order of start. Above: {}, with what the regression fits. ", name);
+  plot.caption =
+      fmt::format("Every run in order of start. {}: {}; {}. ", fitted ? "Above" : "Shown", name,
+                  fitted ? "the thin lines are the regression\u2019s fit" : "no regression was fitted to the runs");
   plot.caption += fitted ? "Below: the same runs when each arm\u2019s level is taken out; the curve is the fitted "
                            "drift, and what is left around it is the scatter from which the verdict\u2019s interval "
                            "is made. "
-                         : "No regression was fitted to the runs. ";
+                         : "";
   plot.caption +=
       "Dashed lines part the blocks. Runs that are not counted are crosses, drawn at the edge when they "
-      "lie beyond it.";
+      "lie beyond it or have no value.";
   plot.description = fmt::format("{} runs. {}", count_text(findings.runs.size()), drift_sentence(findings));
   plot.data = data_of(findings, points);
 
@@ -207,7 +211,7 @@ Plot runs_plot(const Findings& findings) {
   const double level_bottom = level_top + kLevelHeight;
   const double deviation_top = level_bottom + kGap;
   const double deviation_bottom = deviation_top + kDeviationHeight;
-  PlotScript script(plot.name, kWidth, (fitted ? deviation_bottom : level_bottom) + 52);
+  PlotScript script(plot.name, kWidth, (fitted ? deviation_bottom : level_bottom) + 58);
 
   const Range levels = shown_range(points, &Point::value, false);
   start_panel(script, findings, level_top, level_bottom, levels, name + ", " + visible_text(measure.unit));

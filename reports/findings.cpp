@@ -67,6 +67,19 @@ const Interval* verdict_interval(const Effect& effect) {
   return found == effect.intervals.end() ? nullptr : &*found;
 }
 
+std::vector<Interval> ordered_intervals(const Effect& effect) {
+  const auto place = [](const Interval& interval) { return interval.of_verdict ? 0 : interval.robustness ? 2 : 1; };
+  std::vector<Interval> ordered = effect.intervals;
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [&](const Interval& a, const Interval& b) { return place(a) < place(b); });
+  return ordered;
+}
+
+bool is_trusted(const Validity& validity) {
+  return validity.valid && std::all_of(validity.controls.begin(), validity.controls.end(),
+                                       [](const PositiveControl& control) { return control.caught; });
+}
+
 bool is_known(const Interval& interval) {
   return !std::isnan(interval.low_log) && !std::isnan(interval.high_log);
 }

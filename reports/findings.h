@@ -325,6 +325,10 @@ struct Findings {
 [[nodiscard]] std::string word_of(Severity severity);
 // The interval the verdict is read from; null when there is none.
 [[nodiscard]] const Interval* verdict_interval(const Effect& effect);
+// All intervals in the order in which they are shown: the verdict's first, checks last, the rest as they are.
+[[nodiscard]] std::vector<Interval> ordered_intervals(const Effect& effect);
+// Valid, and every positive control that was run was caught: else no verdict may be read.
+[[nodiscard]] bool is_trusted(const Validity& validity);
 // True when both ends are numbers.
 [[nodiscard]] bool is_known(const Interval& interval);
 // Whether the interval holds the known truth; absent without a truth or without ends.

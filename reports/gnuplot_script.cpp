@@ -2,12 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/text.h"
 #include "reports/escape.h"
 
 namespace tare::reports {
+
+namespace {
+
+// Mean width of a letter of common sans-serif faces in units of the size; figures are drawn before the face is known.
+constexpr double kLetterWidth = 0.58;
+constexpr double kBoldWider = 1.1;
+
+}  // namespace
 
 std::string gnuplot_number(double value) {
   return std::isfinite(value) ? shortest(value) : "NaN";
@@ -44,7 +53,12 @@ void PlotScript::panel(const PanelBox& box) {
 
 void PlotScript::text_at(const std::string& place, std::string_view text, const TextStyle& style) {
   const char* align = style.align == Align::kLeft ? "left" : style.align == Align::kRight ? "right" : "center";
-  line(fmt::format("set label {} at {} {} font 'sans-serif{},{}' tc rgb '{}'", gnuplot_string(text), place, align,
+  std::string shown = visible_text(text);
+  if (style.room > 0) {
+    const double letter = kLetterWidth * style.size * (style.bold ? kBoldWider : 1.0);
+    shown = shortened(shown, static_cast<std::size_t>(std::max(2.0, style.room / letter)));
+  }
+  line(fmt::format("set label {} at {} {} font 'sans-serif{},{}' tc rgb '{}'", gnuplot_string(shown), place, align,
                    style.bold ? ":Bold" : "", style.size, style.colour.light));
 }
 
@@ -64,6 +78,17 @@ void PlotScript::vertical(double axis_x, Colour colour, double width, bool dashe
 void PlotScript::horizontal(double axis_y, Colour colour, double width, bool dashed) {
   line(fmt::format("set arrow from graph 0, first {0} to graph 1, first {0} nohead back lc rgb '{1}' lw {2} dt {3}",
                    gnuplot_number(axis_y), colour.light, width, dashed ? "'-'" : "1"));
+}
+
+void PlotScript::axis(char name, double low, double high) {
+  constexpr double kTics = 6;
+  const double rough = (high - low) / kTics;
+  const double power = std::floor(std::log10(rough));
+  const double lead = rough / std::pow(10.0, power);
+  const double step = (lead < 1.5 ? 1.0 : lead < 3.5 ? 2.0 : lead < 7.5 ? 5.0 : 10.0);
+  const int decimals = std::max(0, -static_cast<int>(step == 10.0 ? power + 1 : power));
+  line(fmt::format("set {}range [{}:{}]", name, gnuplot_number(low), gnuplot_number(high)));
+  line(fmt::format("set {}tics {} format '%.{}f'", name, gnuplot_number(step * std::pow(10.0, power)), decimals));
 }
 
 std::string PlotScript::done() const {

@@ -23,6 +23,7 @@ struct TextStyle {
   bool bold = false;
   double size = 13;
   Align align = Align::kLeft;
+  double room = 0;  // pixels the text may take; longer text is cut with an ellipsis; 0: any
 };
 
 // A number as gnuplot reads it: "NaN" for what is missing.
@@ -43,6 +44,8 @@ class PlotScript {
   void vertical(double axis_x, Colour colour, double width, bool dashed = false);
   // A horizontal line at a y of the panel.
   void horizontal(double axis_y, Colour colour, double width, bool dashed = false);
+  // Range of an axis ('x' or 'y') with some six tics at round numbers, all with the same decimals.
+  void axis(char name, double low, double high);
   [[nodiscard]] std::string done() const;
   [[nodiscard]] double height() const { return height_; }
 

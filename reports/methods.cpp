@@ -48,17 +48,21 @@ std::string order_paragraph(const Findings& findings) {
                   or_not_available(findings.methods.unit_of_replication)));
 }
 
+std::string with_what(const Interval& interval) {
+  const bool bootstrap = interval.method == "percentile" || interval.method == "BCa";
+  return or_not_available(interval.method) + (bootstrap ? " bootstrap" : "");
+}
+
 std::string interval_paragraph(const Findings& findings) {
   const Methods& methods = findings.methods;
   std::set<std::string> seen;
   std::string text = "Intervals. An effect is the natural log of the ratio arm to baseline, shown in percent.";
   for (const Effect& effect : findings.effects) {
     if (effect.measure != findings.effect_measure) continue;
-    for (const Interval& interval : effect.intervals) {
-      const std::string line =
-          fmt::format(" {}{}: {}{}.", interval.robustness ? "As a check, for " : "For ",
-                      "\u201C" + question_of(interval.estimand) + "\u201D", or_not_available(interval.method),
-                      interval.of_verdict ? ", from which the verdict is read" : "");
+    for (const Interval& interval : ordered_intervals(effect)) {
+      const std::string line = fmt::format(" {}{}: {}{}.", interval.robustness ? "As a check, for " : "For ",
+                                           "\u201C" + question_of(interval.estimand) + "\u201D", with_what(interval),
+                                           interval.of_verdict ? ", from which the verdict is read" : "");
       if (seen.insert(line).second) text += line;
     }
   }

@@ -101,7 +101,8 @@ std::string p_relation(double p) {
 std::string share_text(double share) {
   if (std::isnan(share)) return kNotAvailable;
   const double percent = 100.0 * share;
-  return fixed(percent, std::abs(percent) < 10.0 ? 1 : 0) + kNoBreakSpace + "%";
+  return fixed(percent, std::abs(percent) >= 10.0 ? 0 : std::max(1, decimals_of_value(percent, 1))) + kNoBreakSpace +
+         "%";
 }
 
 std::string bytes_text(double bytes) {

@@ -36,7 +36,7 @@ inline constexpr const char* kMinus = "\u2212";
 [[nodiscard]] std::string p_relation(double p);
 // "0.012", "< 0.0001": for tables.
 [[nodiscard]] std::string p_text(double p);
-// "34.1 %": a share in [0, 1] with at most one decimal.
+// "34.1 %": a share in [0, 1]; one decimal below 10 %, one significant digit below 0.1 %.
 [[nodiscard]] std::string share_text(double share);
 // "24.6 MB"; kNotAvailable for NaN and negative values.
 [[nodiscard]] std::string bytes_text(double bytes);

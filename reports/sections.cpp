@@ -80,7 +80,7 @@ Table interval_table(const Findings& findings) {
     table.rows.push_back(
         {.cells = {{fmt::format("{} against {}", arm_name(findings, effect.arm), arm_name(findings, 0))}},
          .group_heading = true});
-    for (const Interval& interval : effect.intervals) {
+    for (const Interval& interval : ordered_intervals(effect)) {
       const PercentTexts texts = percent_texts(interval);
       std::string question = question_of(interval.estimand);
       if (interval.of_verdict) question += " \u2013 the verdict\u2019s";
@@ -124,10 +124,11 @@ Table measure_table(const Findings& findings) {
     heading += measure.unit == "bytes" ? std::string() : ", " + visible_text(measure.unit);
     heading += measure.higher_is_better ? " (higher is better)" : " (lower is better)";
     table.rows.push_back({.cells = {{heading}}, .group_heading = true});
+    const MeasureValue* of_baseline = find_value(findings, 0, m);
     for (std::size_t arm = 0; arm < findings.arms.size(); ++arm) {
       const MeasureValue* value = find_value(findings, arm, m);
       const MeasureValue shown = value != nullptr ? *value : MeasureValue{};
-      const int decimals = decimals_of_value(shown.value, 4);
+      const int decimals = decimals_of_value(of_baseline != nullptr ? of_baseline->value : shown.value, 4);
       std::vector<Cell> cells = {{arm_name(findings, arm) + (arm == 0 ? " (baseline)" : "")},
                                  {value_text(shown.value, measure, decimals)},
                                  {value_text(shown.lowest_run, measure, decimals)},
@@ -252,20 +253,21 @@ Section prompts_section(const Findings& findings) {
 Document make_document(const Findings& findings, const std::vector<Figure>& figures) {
   Document document;
   Lead& lead = document.lead;
-  lead.title = or_not_available(findings.title.empty() ? findings.experiment : findings.title);
+  lead.title = running_text(findings.title.empty() ? findings.experiment : findings.title);
+  if (lead.title.empty()) lead.title = "Untitled experiment";
   lead.experiment =
       fmt::format("{}, digest {}", or_not_available(findings.experiment), or_not_available(findings.experiment_digest));
   lead.description = running_text(findings.description);
   lead.compared = compared_sentence(findings);
   lead.machine = machine_line(findings);
   lead.created = or_not_available(findings.created_utc);
-  lead.valid = findings.validity.valid;
+  lead.valid = is_trusted(findings.validity);
   lead.validity = validity_sentence(findings.validity);
   for (const Effect& effect : findings.effects)
     if (effect.measure == findings.effect_measure && !effect.verdict.empty())
       lead.verdicts.push_back(verdict_line(findings, effect));
-  lead.no_verdicts = findings.validity.valid ? "No verdict was reached: there is no effect to judge."
-                                             : "No verdict: the experiment is not valid.";
+  lead.no_verdicts =
+      lead.valid ? "No verdict was reached: there is no effect to judge." : "No verdict: the experiment is not valid.";
   lead.warnings = warning_lines(findings);
   if (!findings.complete)
     lead.warnings.insert(lead.warnings.begin(), {"warning", "",

@@ -23,8 +23,14 @@ Table fact_table(std::string id, std::string caption, const std::vector<std::pai
   return table;
 }
 
+// The first digits of a digest, enough to tell two apart by eye; findings.json has all of them.
+std::string short_digest(const std::string& digest) {
+  constexpr std::size_t kShown = 12;
+  return digest.size() <= kShown ? visible_text(digest) : visible_text(digest.substr(0, kShown)) + "\u2026";
+}
+
 std::string number_or_dash(double value) {
-  return std::isnan(value) ? kNotAvailable : plain(value);
+  return std::isnan(value) ? kNotAvailable : shortest(value);
 }
 
 Table control_table(const Validity& validity) {
@@ -89,8 +95,8 @@ Table arm_table(const Findings& findings) {
          {&arm.build.version, &arm.build.commit, &arm.build.compiler, &arm.build.type, &arm.build.flags})
       if (!part->empty()) build.push_back(visible_text(*part));
     std::vector<std::string> checkpoint;
-    for (const std::string* part : {&arm.checkpoint.name, &arm.checkpoint.digest})
-      if (!part->empty()) checkpoint.push_back(visible_text(*part));
+    if (!arm.checkpoint.name.empty()) checkpoint.push_back(visible_text(arm.checkpoint.name));
+    if (!arm.checkpoint.digest.empty()) checkpoint.push_back(short_digest(arm.checkpoint.digest));
     std::string name = arm_name(findings, i) + (i == 0 ? " (baseline)" : "");
     if (!arm.display_name.empty() && arm.display_name != arm.name) name += " = " + visible_text(arm.name);
     const std::string& options = arm.options_differing_json;

@@ -99,7 +99,7 @@ VerdictLine verdict_line(const Findings& findings, const Effect& effect) {
   VerdictLine line;
   line.arm = arm_name(findings, effect.arm);
   const Interval* interval = verdict_interval(effect);
-  if (!findings.validity.valid || effect.verdict == "invalid") {
+  if (!is_trusted(findings.validity) || effect.verdict == "invalid") {
     line.word = "invalid";
     line.tone = Tone::kInvalid;
     line.sentence = line.arm + ": no number may be read, the experiment is not valid.";
@@ -155,13 +155,15 @@ std::string validity_sentence(const Validity& validity) {
     if (!validity.why_invalid.empty()) sentence += fmt::format(" Reason: {}.", running_text(validity.why_invalid));
     return sentence;
   }
-  std::string sentence = fmt::format("The instrument is valid: {} ({}, {}).", counted,
-                                     plural(validity.tokens_validated, "token", "tokens"),
-                                     plural(validity.rounds_validated, "round", "rounds"));
   std::vector<std::string> caught;
   std::vector<std::string> missed;
   for (const PositiveControl& control : validity.controls)
     (control.caught ? caught : missed).push_back(visible_text(control.name));
+  std::string sentence = fmt::format(
+      "{}: {} ({}, {}).",
+      missed.empty() ? "The instrument is valid" : "The validation cannot be trusted, it missed what it must catch",
+      counted, plural(validity.tokens_validated, "token", "tokens"),
+      plural(validity.rounds_validated, "round", "rounds"));
   if (validity.controls.empty()) sentence += " No positive control was run.";
   if (!caught.empty())
     sentence += fmt::format(" Positive controls caught, {} of {}: {}.", count_text(caught.size()),

@@ -59,6 +59,7 @@ std::string finished_tags(std::string_view body, const std::string& prefix) {
     out += body.substr(at, open - at);
     std::string tag(body.substr(open, end - open));
     normalise_colours(tag);
+    replace_all(tag, ":Bold\"", "\" font-weight=\"bold\"");  // gnuplot takes its font names for SVG's
     for (const std::string_view reference : {" id='", " id=\"", "href='#", "href=\"#", "url(#"})
       replace_all(tag, reference, std::string(reference) + prefix);
     out += tag;

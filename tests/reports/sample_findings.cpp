@@ -85,6 +85,11 @@ void add_prompts(Findings& findings, const std::vector<double>& effects) {
     }
     findings.prompts.push_back(std::move(prompt));
   }
+  std::int64_t tokens = 0;
+  for (const Prompt& prompt : findings.prompts) tokens += prompt.tokens;
+  findings.texts.tokens = tokens;
+  findings.validity.tokens_validated = findings.validity.rounds_validated = static_cast<std::size_t>(tokens);
+  for (Run& run : findings.runs) run.tokens = tokens;
 }
 
 void add_run(Findings& findings, std::size_t block, std::size_t slot, std::size_t arm, double speed, RunState state) {
