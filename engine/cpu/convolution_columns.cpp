@@ -1,0 +1,76 @@
+#include "engine/cpu/convolution_columns.h"
+
+#include <algorithm>
+
+#include "engine/formats/float_formats.h"
+
+namespace tare::engine {
+
+ConvolutionColumns::ConvolutionColumns(std::int64_t channels, std::int64_t taps, CacheFormat format)
+    : channels_(channels),
+      taps_(taps),
+      past_(taps - 1),
+      stride_(round_up(channels, kRowPadding)),
+      format_(format),
+      columns_(channels),
+      rounded_(channels) {
+  columns_.reserve(past_);
+  if (format == CacheFormat::kBF16)
+    narrow_columns_ = AlignedBuffer<std::uint16_t>(static_cast<std::size_t>(past_ * stride_));
+}
+
+void ConvolutionColumns::reset() {
+  oldest_ = 0;
+  std::fill_n(columns_.data(), past_ * stride_, 0.0F);
+  std::fill_n(narrow_columns_.data(), narrow_columns_.size(), std::uint16_t{0});
+}
+
+void ConvolutionColumns::begin_pass(const RowBuffer& projected, std::int64_t tokens, const VectorKernels& kernels) {
+  current_ = &projected;
+  predecessors_ = &projected;
+  if (format_ == CacheFormat::kFP32) return;
+  kernels.widen_bf16(narrow_columns_.data(), past_ * stride_, columns_.data());
+  if (tokens == 1) return;
+  rounded_.reserve(tokens);
+  for (std::int64_t token = 0; token + 1 < tokens; ++token)
+    kernels.round_to_bf16(projected.row(token), stride_, rounded_.row(token));
+  predecessors_ = &rounded_;
+}
+
+void ConvolutionColumns::taps_of(std::int64_t token, std::vector<const float*>& rows) const {
+  rows.resize(static_cast<std::size_t>(taps_));
+  for (std::int64_t tap = 0; tap < past_; ++tap) {
+    const std::int64_t position = token - past_ + tap;  // relative to the pass's first token
+    rows[static_cast<std::size_t>(tap)] =
+        position < 0 ? columns_.row((oldest_ + past_ + position) % past_) : predecessors_->row(position);
+  }
+  rows[static_cast<std::size_t>(past_)] = current_->row(token);
+}
+
+void ConvolutionColumns::absorb(const RowBuffer& projected, std::int64_t count, const VectorKernels& kernels) {
+  for (std::int64_t token = std::max<std::int64_t>(0, count - past_); token < count; ++token) {
+    if (format_ == CacheFormat::kFP32) {
+      std::copy_n(projected.row(token), stride_, columns_.row(oldest_));
+    } else {
+      kernels.narrow_to_bf16(projected.row(token), stride_, narrow_columns_.data() + oldest_ * stride_);
+    }
+    oldest_ = (oldest_ + 1) % past_;
+  }
+}
+
+std::uint64_t ConvolutionColumns::resident_bytes() const {
+  const std::int64_t element_bytes = format_ == CacheFormat::kFP32 ? 4 : 2;
+  return static_cast<std::uint64_t>(past_ * stride_ * element_bytes);
+}
+
+std::vector<float> ConvolutionColumns::column(std::int64_t age) const {
+  const std::int64_t row = (oldest_ + past_ - age) % past_;
+  std::vector<float> result(static_cast<std::size_t>(channels_));
+  for (std::int64_t channel = 0; channel < channels_; ++channel)
+    result[static_cast<std::size_t>(channel)] =
+        format_ == CacheFormat::kFP32 ? columns_.row(row)[channel]
+                                      : bfloat16_to_float(narrow_columns_.data()[row * stride_ + channel]);
+  return result;
+}
+
+}  // namespace tare::engine

@@ -1,0 +1,198 @@
+#include "engine/cpu/cpu_backend.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/cpu/forward_pass.h"
+#include "engine/cpu/inventory.h"
+
+namespace tare::engine {
+namespace {
+
+constexpr std::int64_t kDefaultContext = 8192;
+
+// As many threads as this process may run at once.
+int usable_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+std::int64_t capacity_of(const ModelConfig& config, const EngineOptions& options) {
+  if (options.context > config.max_positions)
+    throw input_error("context",
+                      fmt::format("{} is more than the model's {} positions", options.context, config.max_positions));
+  return options.context > 0 ? options.context : std::min(config.max_positions, kDefaultContext);
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const Checkpoint& checkpoint, const EngineOptions& options)
+      : config_(checkpoint.config()),
+        options_(options),
+        capacity_(capacity_of(config_, options)),
+        kernels_(select_kernels(options.cpu.instruction_set)),
+        pool_(options.cpu.threads > 0 ? static_cast<int>(options.cpu.threads) : usable_threads()),
+        weights_(load_model_weights(checkpoint, options, pool_)),
+        unread_(unread_tensors(checkpoint)),
+        layers_(make_layer_states(config_, options_, capacity_)),
+        forward_(config_, options_, weights_, kernels_, pool_, capacity_) {}
+
+  const ModelConfig& config() const override { return config_; }
+  const EngineOptions& options() const override { return options_; }
+  std::int64_t frontier() const override { return frontier_; }
+  std::int64_t capacity() const override { return capacity_; }
+
+  void reset() override {
+    for (LayerState& layer : layers_)
+      if (layer.gdn) {
+        layer.gdn->columns.reset();
+        layer.gdn->recurrence.reset();
+      }
+    // KV caches need no reset: nothing at or past the frontier is ever read.
+    frontier_ = 0;
+    verified_ = 0;
+  }
+
+  std::span<const float> prefill(std::span<const std::int32_t> tokens, const PrefillCapture& capture) override {
+    check(tokens);
+    check(capture, tokens.size());
+    verified_ = 0;
+    try {
+      return prefill_chunks(tokens, capture);
+    } catch (...) {
+      reset();  // half a prompt is in the caches: no state that a caller could name
+      throw;
+    }
+  }
+
+  VerifyOutput verify(std::span<const std::int32_t> tokens) override {
+    check(tokens);
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    verified_ = 0;
+    forward_.run({tokens, frontier_, PassMode::kVerify, {}}, layers_);
+    grow(logits_, count * config_.vocab_size);
+    grow(hidden_, count * config_.hidden_size);
+    compute_logits(0, count, frontier_, logits_.data());
+    forward_.copy_hidden(0, count, hidden_.data());
+    verified_ = count;
+    return {std::span<const float>(logits_.data(), static_cast<std::size_t>(count * config_.vocab_size)),
+            std::span<const float>(hidden_.data(), static_cast<std::size_t>(count * config_.hidden_size))};
+  }
+
+  void commit(int count) override {
+    if (count < 0 || count > verified_)
+      throw internal_error(fmt::format("commit of {} tokens after a verify of {}", count, verified_));
+    for (LayerState& layer : layers_)
+      if (layer.gdn) {
+        layer.gdn->columns.absorb(layer.gdn->verified, count, kernels_.vectors);
+        layer.gdn->recurrence.commit(kernels_, count, pool_);
+      }
+    frontier_ += count;
+    verified_ = 0;
+  }
+
+  std::vector<float> recurrent_state(std::int64_t layer) const override {
+    if (layer < 0 || layer >= config_.layer_count() || !layers_[static_cast<std::size_t>(layer)].gdn)
+      throw internal_error(fmt::format("layer {} has no recurrent state", layer));
+    return layers_[static_cast<std::size_t>(layer)].gdn->recurrence.state(kernels_);
+  }
+
+  WeightInventory inventory(std::int64_t context, std::int64_t width) const override {
+    return make_inventory(config_, weights_, layers_, unread_, context, width);
+  }
+
+  Json description() const override {
+    return {{"backend", "cpu"},
+            {"instruction_set", kernels_.instruction_set},
+            {"available_instruction_sets", available_instruction_sets()},
+            {"threads", pool_.size()},
+            {"context", capacity_}};
+  }
+
+ private:
+  ModelConfig config_;
+  EngineOptions options_;
+  std::int64_t capacity_;
+  Kernels kernels_;
+  ThreadPool pool_;
+  ModelWeights weights_;
+  std::vector<UnreadTensor> unread_;
+  std::vector<LayerState> layers_;
+  ForwardPass forward_;
+  AlignedBuffer<float> logits_;
+  AlignedBuffer<float> hidden_;
+  std::int64_t frontier_ = 0;
+  std::int64_t verified_ = 0;  // tokens of the last verify that may be committed
+
+  static void grow(AlignedBuffer<float>& buffer, std::int64_t size) {
+    if (static_cast<std::int64_t>(buffer.size()) < size) buffer = AlignedBuffer<float>(static_cast<std::size_t>(size));
+  }
+
+  void check(std::span<const std::int32_t> tokens) const {
+    if (tokens.empty()) throw input_error("tokens", "there are none");
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      if (tokens[i] < 0 || tokens[i] >= config_.vocab_size)
+        throw input_error(fmt::format("position {}", frontier_ + static_cast<std::int64_t>(i)),
+                          fmt::format("token {} is outside the vocabulary of {}", tokens[i], config_.vocab_size));
+    if (frontier_ + static_cast<std::int64_t>(tokens.size()) > capacity_)
+      throw input_error(
+          "context",
+          fmt::format("{} tokens after {} do not fit the {} that the caches hold", tokens.size(), frontier_, capacity_),
+          "set a larger context");
+  }
+
+  void check(const PrefillCapture& capture, std::size_t tokens) const {
+    const auto fits = [&](std::span<const float> span, std::int64_t width) {
+      return span.empty() || span.size() == tokens * static_cast<std::size_t>(width);
+    };
+    bool good =
+        fits(capture.logits, config_.vocab_size) &&
+        (capture.hidden.empty() || static_cast<std::int64_t>(capture.hidden.size()) == config_.layer_count() + 1);
+    for (const std::span<float>& rows : capture.hidden) good = good && fits(rows, config_.hidden_size);
+    if (!good) throw internal_error("prefill: a capture buffer has the wrong size");
+  }
+
+  std::span<const float> prefill_chunks(std::span<const std::int32_t> tokens, const PrefillCapture& capture) {
+    const auto vocab = static_cast<std::size_t>(config_.vocab_size);
+    const auto hidden = static_cast<std::size_t>(config_.hidden_size);
+    grow(logits_, config_.vocab_size);
+    for (std::size_t begin = 0; begin < tokens.size();) {
+      const std::size_t count = std::min(static_cast<std::size_t>(options_.prefill.chunk), tokens.size() - begin);
+      Pass pass{tokens.subspan(begin, count), frontier_, PassMode::kAbsorb, {}};
+      for (const std::span<float>& rows : capture.hidden)
+        pass.hidden.push_back(rows.empty() ? rows : rows.subspan(begin * hidden, count * hidden));
+      forward_.run(pass, layers_);
+      const auto last = static_cast<std::int64_t>(count) - 1;
+      if (!capture.logits.empty()) {
+        float* rows = capture.logits.data() + begin * vocab;
+        compute_logits(0, last + 1, frontier_, rows);
+        std::copy_n(rows + static_cast<std::size_t>(last) * vocab, vocab, logits_.data());
+      } else if (begin + count == tokens.size()) {
+        compute_logits(last, last + 1, frontier_, logits_.data());
+      }
+      frontier_ += static_cast<std::int64_t>(count);
+      begin += count;
+    }
+    return {logits_.data(), vocab};
+  }
+
+  void compute_logits(std::int64_t begin, std::int64_t end, std::int64_t first_position, float* out) {
+    const std::int64_t fault = forward_.logits(begin, end, out);
+    if (fault >= 0)
+      throw Error(ErrorKind::kInvalid, "logits are not finite", fmt::format("position {}", first_position + fault),
+                  "the weights or their format overflow; nothing computed from here on means anything");
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const Checkpoint& checkpoint, const EngineOptions& options) {
+  return std::make_unique<CpuBackend>(checkpoint, options);
+}
+
+}  // namespace tare::engine

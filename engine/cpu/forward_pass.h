@@ -1,0 +1,88 @@
+// One pass of T tokens through the model: the order of operations, the loops over threads and the work space.
+// docs/method/model.md gives the formulas; each step of a layer is one loop over threads, because a loop's hand-over
+// costs as much as the arithmetic of a small model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "engine/backend/backend.h"
+#include "engine/cpu/kernels.h"
+#include "engine/cpu/model_weights.h"
+#include "engine/cpu/rope.h"
+#include "engine/cpu/row_buffer.h"
+#include "engine/cpu/sequence_state.h"
+
+namespace tare::engine {
+
+struct Pass {
+  std::span<const std::int32_t> tokens;  // within the vocabulary
+  std::int64_t position = 0;             // of the first token; position + T fits the caches
+  PassMode mode = PassMode::kAbsorb;
+  // Rows of hidden states to fill, layer_count + 1 of [T, hidden_size], or empty (see PrefillCapture).
+  std::vector<std::span<float>> hidden;
+};
+
+class ForwardPass {
+ public:
+  ForwardPass(const ModelConfig& config, const EngineOptions& options, const ModelWeights& weights,
+              const Kernels& kernels, ThreadPool& pool, std::int64_t capacity);
+
+  // Runs the layers and the final norm. After it, final_hidden and logits can be asked for.
+  void run(const Pass& pass, std::vector<LayerState>& layers);
+  // H of the last run's tokens [begin, end), rows of hidden_size, into `out`.
+  void copy_hidden(std::int64_t begin, std::int64_t end, float* out) const;
+  // Logits of the last run's tokens [begin, end) into out [end - begin, vocab_size].
+  // Returns the first token whose logits are not finite, or -1.
+  std::int64_t logits(std::int64_t begin, std::int64_t end, float* out);
+
+ private:
+  struct ThreadSpace {
+    explicit ThreadSpace(const ModelConfig& config, std::int64_t capacity);
+    GdnScratch gdn;
+    // One head's vectors, zero in the padding: apart for the two kinds of layer, since their head sizes differ.
+    AlignedBuffer<float> gdn_query, gdn_key, gdn_value, gdn_output;
+    AlignedBuffer<float> query, key, output, scores;
+    std::vector<const float*> taps;
+  };
+  struct Product {
+    const PackedMatrix* matrix;
+    RowBuffer* out;
+  };
+
+  const ModelConfig& config_;
+  const ModelWeights& weights_;
+  const Kernels& kernels_;
+  ThreadPool& pool_;
+  RopeTable rope_;
+  std::vector<ThreadSpace> spaces_;
+  std::int64_t tokens_ = 0;
+  RowBuffer x_;  // residual stream
+  InputRows normed_;
+  InputRows mixed_gdn_, mixed_attention_, activated_;
+  RowBuffer projected_;  // GDN q, k, v before the convolution
+  RowBuffer z_, beta_and_decay_, query_and_gate_, key_, value_;
+  RowBuffer gate_, up_, increment_, padded_logits_;
+  InputRows final_;
+
+  void reserve(std::int64_t tokens);
+  void embed(std::span<const std::int32_t> tokens);
+  void for_tokens(std::int64_t tokens, const std::function<void(std::int64_t)>& body);
+  void norm_into(InputRows& out, const AlignedBuffer<float>& gain);
+  void multiply(std::span<const Product> products, const InputRows& input);
+  void multiply_into_residual(const PackedMatrix& matrix, const InputRows& input);
+  void run_gdn(const GdnWeights& weights, GdnLayerState& state, PassMode mode);
+  void run_gdn_head(const GdnWeights& weights, GdnLayerState& state, std::int64_t head, ThreadSpace& space);
+  void run_attention(const AttentionWeights& weights, KvCache& cache, std::int64_t position);
+  void store_keys_and_values(const AttentionWeights& weights, KvCache& cache, std::int64_t position, std::int64_t token,
+                             ThreadSpace& space);
+  void run_attention_head(const AttentionWeights& weights, const KvCache& cache, std::int64_t position,
+                          std::int64_t head, std::int64_t token, ThreadSpace& space);
+  void run_mlp(const LayerWeights& weights);
+  void capture(const Pass& pass, std::size_t index) const;
+};
+
+}  // namespace tare::engine

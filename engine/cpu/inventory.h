@@ -1,0 +1,28 @@
+// The byte account of the CPU backend: what a round of `width` tokens reads and writes, tensor by tensor.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/backend/weight_inventory.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/cpu/model_weights.h"
+#include "engine/cpu/sequence_state.h"
+
+namespace tare::engine {
+
+// A tensor of the checkpoint that this backend does not load.
+struct UnreadTensor {
+  std::string name;
+  std::uint64_t elements = 0;
+};
+[[nodiscard]] std::vector<UnreadTensor> unread_tensors(const Checkpoint& checkpoint);
+
+// Packed matrices count with their padding, since that is what the kernels read. Unread tensors have zero bytes.
+[[nodiscard]] WeightInventory make_inventory(const ModelConfig& config, const ModelWeights& weights,
+                                             const std::vector<LayerState>& layers,
+                                             const std::vector<UnreadTensor>& unread, std::int64_t context,
+                                             std::int64_t width);
+
+}  // namespace tare::engine

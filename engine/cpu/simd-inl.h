@@ -1,0 +1,91 @@
+// Vector types and small functions shared by the kernel files, once for each target (hence the per-target guard).
+#if defined(TARE_ENGINE_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TARE_ENGINE_CPU_SIMD_INL_H_
+#undef TARE_ENGINE_CPU_SIMD_INL_H_
+#else
+#define TARE_ENGINE_CPU_SIMD_INL_H_
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <cstdint>
+#include <utility>
+
+// Highway 1.0.3 turns on AVX-VNNI for AVX3_DL but not its 512-bit form. kernels.cpp checks that the machine has it.
+#if HWY_TARGET == HWY_AVX3_DL
+#undef HWY_TARGET_STR
+#define HWY_TARGET_STR \
+  HWY_TARGET_STR_AVX3  \
+  ",vpclmulqdq,avx512vbmi,avx512vbmi2,vaes,avxvnni,avx512vnni,avx512bitalg,avx512vpopcntdq"
+#endif
+
+#undef TARE_TARGET_IS_AVX3
+#define TARE_TARGET_IS_AVX3 (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+
+HWY_BEFORE_NAMESPACE();
+namespace tare::engine {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using TagF32 = hn::CappedTag<float, 16>;
+using TagU32 = hn::RebindToUnsigned<TagF32>;
+using TagI32 = hn::RebindToSigned<TagF32>;
+inline constexpr TagF32 kF32{};
+inline constexpr TagU32 kU32{};
+inline constexpr TagI32 kI32{};
+inline constexpr hn::Rebind<std::uint16_t, TagF32> kHalfU16{};
+inline constexpr hn::Rebind<hwy::float16_t, TagF32> kF16{};
+#if HWY_TARGET != HWY_SCALAR
+inline constexpr hn::Repartition<std::uint16_t, TagF32> kU16{};
+inline constexpr hn::Repartition<std::int16_t, TagF32> kI16{};
+#endif
+
+using VectorF32 = hn::Vec<TagF32>;
+using VectorU32 = hn::Vec<TagU32>;
+using VectorI32 = hn::Vec<TagI32>;
+
+inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(TagF32()));
+
+// Calls body(integral_constant<int, 0>) .. body(integral_constant<int, kCount - 1>), unrolled.
+template <int kCount, class Body>
+HWY_INLINE void static_for(const Body& body) {
+  [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) HWY_ATTR {
+    (body(std::integral_constant<int, kIndex>{}), ...);
+  }
+  (std::make_integer_sequence<int, kCount>{});
+}
+
+HWY_INLINE VectorF32 load_bfloat16(const std::uint16_t* values) {
+  return hn::BitCast(kF32, hn::ShiftLeft<16>(hn::PromoteTo(kU32, hn::LoadU(kHalfU16, values))));
+}
+
+// Reads FP32 or BF16 storage as FP32.
+HWY_INLINE VectorF32 load_stored(const float* values) {
+  return hn::LoadU(kF32, values);
+}
+HWY_INLINE VectorF32 load_stored(const std::uint16_t* values) {
+  return load_bfloat16(values);
+}
+
+// Sum of all lanes, in a fixed order.
+HWY_INLINE float sum_of_lanes(VectorF32 vector) {
+  return hn::GetLane(hn::SumOfLanes(kF32, vector));
+}
+
+HWY_INLINE VectorF32 sigmoid(VectorF32 x) {
+  const VectorF32 one = hn::Set(kF32, 1.0F);
+  return hn::Div(one, hn::Add(one, hn::Exp(kF32, hn::Neg(x))));
+}
+
+// x / (1 + exp(-x)); for very negative x the quotient is -0 or a subnormal, as it should be.
+HWY_INLINE VectorF32 silu(VectorF32 x) {
+  return hn::Div(x, hn::Add(hn::Set(kF32, 1.0F), hn::Exp(kF32, hn::Neg(x))));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tare::engine
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

@@ -1,0 +1,34 @@
+// Scalar definitions of the two 16-bit floating-point formats, by bit pattern (IEEE 754 binary16, and bfloat16: the
+// upper half of binary32). Conversions to float are exact; conversions from float round to nearest, ties to even, keep
+// subnormals, overflow to infinity and keep NaN a NaN. They do not depend on the rounding mode or on flush-to-zero.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace tare::engine {
+
+[[nodiscard]] constexpr float bfloat16_to_float(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+[[nodiscard]] constexpr std::uint16_t float_to_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const bool is_nan = (bits & 0x7FFF'FFFFU) > 0x7F80'0000U;
+  if (is_nan) return static_cast<std::uint16_t>((bits >> 16) | 0x0040U);  // quiet, sign and upper payload kept
+  const std::uint32_t tie_to_even = (bits >> 16) & 1U;
+  return static_cast<std::uint16_t>((bits + 0x7FFFU + tie_to_even) >> 16);
+}
+
+// The value after a round trip through BF16.
+[[nodiscard]] constexpr float round_to_bfloat16(float value) {
+  return bfloat16_to_float(float_to_bfloat16(value));
+}
+
+[[nodiscard]] float float16_to_float(std::uint16_t bits);
+[[nodiscard]] std::uint16_t float_to_float16(float value);
+
+constexpr std::uint16_t kFloat16Infinity = 0x7C00U;
+constexpr std::uint16_t kFloat16LeastSubnormal = 0x0001U;  // 2^-24
+
+}  // namespace tare::engine

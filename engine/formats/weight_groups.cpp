@@ -1,0 +1,93 @@
+#include "engine/formats/weight_groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "engine/formats/float_formats.h"
+
+namespace tare::engine {
+namespace {
+
+std::uint16_t group_scale(float absmax, int most_code) {
+  const std::uint16_t scale = float_to_float16(absmax / static_cast<float>(most_code));
+  if (scale >= kFloat16Infinity)
+    throw input_error("", fmt::format("a weight of magnitude {} is too large for a group's FP16 scale", absmax),
+                      "keep this tensor in bf16 with weights.overrides");
+  if (scale == 0 && absmax > 0) return kFloat16LeastSubnormal;
+  return scale;
+}
+
+}  // namespace
+
+std::uint16_t encode_group(std::span<const float> values, int most_code, std::span<std::int8_t> codes) {
+  if (values.empty() || values.size() != codes.size() || values.size() > static_cast<std::size_t>(kGroupSize))
+    throw internal_error("encode_group: a group has 1 to 64 values and as many codes");
+  float absmax = 0;
+  for (const float value : values) absmax = std::max(absmax, std::fabs(value));
+  const std::uint16_t scale = group_scale(absmax, most_code);
+  if (scale == 0) {
+    std::fill(codes.begin(), codes.end(), std::int8_t{0});
+    return scale;
+  }
+  const float reciprocal = 1.0F / float16_to_float(scale);
+  const auto most = static_cast<float>(most_code);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    codes[i] = static_cast<std::int8_t>(std::clamp(std::nearbyint(values[i] * reciprocal), -most, most));
+  return scale;
+}
+
+EncodedRow encode_row(std::span<const float> values, int most_code) {
+  const auto columns = static_cast<std::int64_t>(values.size());
+  EncodedRow row{std::vector<std::int8_t>(values.size()), {}};
+  for (std::int64_t begin = 0; begin < columns; begin += kGroupSize) {
+    const auto offset = static_cast<std::size_t>(begin);
+    const auto size = static_cast<std::size_t>(std::min(kGroupSize, columns - begin));
+    row.scales.push_back(
+        encode_group(values.subspan(offset, size), most_code, std::span(row.codes).subspan(offset, size)));
+  }
+  return row;
+}
+
+std::vector<float> decode_row(const EncodedRow& row) {
+  std::vector<float> values(row.codes.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] =
+        float16_to_float(row.scales[i / static_cast<std::size_t>(kGroupSize)]) * static_cast<float>(row.codes[i]);
+  return values;
+}
+
+std::uint32_t pack_q8_word(std::span<const std::int8_t, kQ8CodesPerWord> codes) {
+  std::uint32_t word = 0;
+  for (std::size_t i = 0; i < codes.size(); ++i) word |= static_cast<std::uint32_t>(codes[i] + kQ8Bias) << (8 * i);
+  return word;
+}
+
+std::array<std::int8_t, kQ8CodesPerWord> unpack_q8_word(std::uint32_t word) {
+  std::array<std::int8_t, kQ8CodesPerWord> codes{};
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    codes[i] = static_cast<std::int8_t>(static_cast<int>((word >> (8 * i)) & 0xFFU) - kQ8Bias);
+  return codes;
+}
+
+std::uint32_t pack_q4_word(std::span<const std::int8_t, kQ4CodesPerWord> codes) {
+  std::uint32_t word = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    word |= static_cast<std::uint32_t>(codes[i] + kQ4Bias) << (8 * i);
+    word |= static_cast<std::uint32_t>(codes[i + 4] + kQ4Bias) << (8 * i + 4);
+  }
+  return word;
+}
+
+std::array<std::int8_t, kQ4CodesPerWord> unpack_q4_word(std::uint32_t word) {
+  std::array<std::int8_t, kQ4CodesPerWord> codes{};
+  for (std::size_t i = 0; i < 4; ++i) {
+    codes[i] = static_cast<std::int8_t>(static_cast<int>((word >> (8 * i)) & 0xFU) - kQ4Bias);
+    codes[i + 4] = static_cast<std::int8_t>(static_cast<int>((word >> (8 * i + 4)) & 0xFU) - kQ4Bias);
+  }
+  return codes;
+}
+
+}  // namespace tare::engine
