@@ -21,6 +21,7 @@ namespace {
 using std::filesystem::path;
 
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
+constexpr std::int64_t kNsPerMs = 1'000'000;
 constexpr double kKhzPerMhz = 1000;
 constexpr std::uint64_t kBytesPerKib = 1024;
 
@@ -255,7 +256,10 @@ Machine machine_from_json(const Json& json, const std::string& where) {
   if (is_supported(reader, "hostname")) machine.hostname = reader.text("hostname");
   if (is_supported(reader, "product")) machine.product = reader.text("product");
   if (is_supported(reader, "cpu_model")) machine.cpu_model = reader.text("cpu_model");
-  for (const Json& core : reader.array("usable_cores")) machine.usable_cores.push_back(core.get<int>());
+  for (const Json& core : reader.array("usable_cores")) {
+    if (!core.is_number_integer()) throw reader.error("usable_cores", "must hold the numbers of cores");
+    machine.usable_cores.push_back(core.get<int>());
+  }
   if (is_supported(reader, "cores_online")) machine.cores_online = reader.integer("cores_online", 0);
   if (is_supported(reader, "memory_bytes"))
     machine.memory_bytes = static_cast<std::uint64_t>(reader.integer("memory_bytes", 0));
@@ -279,6 +283,12 @@ std::int64_t utc_now_ns() {
 std::string utc_text(std::int64_t utc_ns) {
   const std::time_t seconds = static_cast<std::time_t>(utc_ns / kNsPerSecond);
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(seconds));
+}
+
+std::string utc_text_ms(std::int64_t utc_ns) {
+  std::string text = utc_text(utc_ns);
+  text.pop_back();
+  return fmt::format("{}.{:03}Z", text, utc_ns % kNsPerSecond / kNsPerMs);
 }
 
 }  // namespace tare::harness

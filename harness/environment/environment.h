@@ -60,5 +60,7 @@ struct SystemFiles {
 [[nodiscard]] std::int64_t utc_now_ns();
 // "2026-11-29T14:41:46Z"
 [[nodiscard]] std::string utc_text(std::int64_t utc_ns);
+// "2026-11-29T14:41:46.123Z"
+[[nodiscard]] std::string utc_text_ms(std::int64_t utc_ns);
 
 }  // namespace tare::harness

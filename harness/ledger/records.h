@@ -46,7 +46,7 @@ struct TextDifference {
   std::int64_t got = 0;
 };
 
-// One pass of the validation, or of one of its positive controls (which must fail to pass: `caught`).
+// One pass of the validation, or of one of its positive controls (texts that are wrong on purpose).
 struct ValidationRecord {
   std::int64_t utc_ns = 0;
   std::string name;  // "baseline onto its own texts", "control: off by one", ...
@@ -55,10 +55,8 @@ struct ValidationRecord {
   std::int64_t prompts_equal = 0;  // in tokens and rounds
   std::optional<TextDifference> first_difference;
 
-  // A validation passed when all prompts are equal and there is one; a control when something was different.
-  [[nodiscard]] bool passed() const {
-    return is_control ? prompts > 0 && prompts_equal < prompts : prompts > 0 && prompts_equal == prompts;
-  }
+  // A validation passed when all prompts are equal and there is one; a control when none of its wrong texts is.
+  [[nodiscard]] bool passed() const { return prompts > 0 && prompts_equal == (is_control ? 0 : prompts); }
 };
 
 // One life of a worker process.

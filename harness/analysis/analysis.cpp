@@ -1,0 +1,90 @@
+#include "harness/analysis/analysis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "harness/analysis/comparability.h"
+#include "harness/analysis/conditions.h"
+#include "harness/analysis/descriptions.h"
+#include "harness/analysis/effects.h"
+#include "harness/analysis/gathered.h"
+#include "harness/environment/build_info.h"
+#include "harness/environment/environment.h"
+
+namespace tare::harness {
+namespace {
+
+using reports::Severity;
+
+constexpr std::size_t kShortCommit = 7;
+
+std::string title_of(const Experiment& experiment) {
+  std::vector<std::string> others;
+  for (std::size_t i = 1; i < experiment.arms.size(); ++i) others.push_back(experiment.arms[i].name);
+  const std::string last = others.back();
+  others.pop_back();
+  const std::string names = others.empty() ? last : join(others, ", ") + " and " + last;
+  return fmt::format("{} against {}", names, experiment.arms.front().name);
+}
+
+std::string harness_version() {
+  const BuildInfo build = build_info();
+  return fmt::format("tare {} ({}{})", build.version, build.commit.substr(0, kShortCommit),
+                     build.dirty ? "+changes" : "");
+}
+
+void warn_of_what_lacks(const Gathered& gathered, reports::Findings& findings) {
+  if (!findings.complete)
+    findings.warnings.push_back({Severity::kWarning, "incomplete",
+                                 fmt::format("{} of {} blocks are complete; run the experiment again to go on",
+                                             gathered.complete_blocks.size(), gathered.plan.blocks.size()),
+                                 ""});
+  const auto left_out = std::count_if(findings.runs.begin(), findings.runs.end(), [](const reports::Run& run) {
+    return run.state != reports::RunState::kCounted && run.state != reports::RunState::kWarmUp;
+  });
+  if (left_out > 0)
+    findings.warnings.push_back(
+        {Severity::kNote, "runs_left_out",
+         fmt::format("{} runs were interrupted, failed or excluded, and are listed but not counted", left_out), ""});
+  const bool prompts_changed = std::any_of(
+      gathered.sittings.begin(), gathered.sittings.end(),
+      [&](const SittingRecord& sitting) { return sitting.prompts_digest != gathered.sittings.front().prompts_digest; });
+  if (prompts_changed)
+    findings.warnings.push_back({Severity::kNote, "prompt_file_changed",
+                                 "the prompt file was changed between sittings; the texts are those of the first", ""});
+}
+
+}  // namespace
+
+reports::Findings analyse(const Ledger& ledger) {
+  const Gathered gathered = gather(ledger);
+  reports::Findings findings;
+  findings.title = title_of(gathered.experiment);
+  findings.description = gathered.experiment.description;
+  findings.experiment = ledger.identity().name;
+  findings.experiment_digest = gathered.digest;
+  findings.experiment_json = gathered.experiment_json.dump(2);
+  findings.created_utc = utc_text(utc_now_ns());
+  findings.command =
+      fmt::format("tare run {}.json --out {}", findings.experiment, ledger.file().parent_path().filename().string());
+  findings.harness_version = harness_version();
+  findings.complete = gathered.complete_blocks.size() == gathered.plan.blocks.size();
+  findings.validity = judge(gathered, findings.warnings);
+  findings.arms = describe_arms(gathered);
+  findings.runs = describe_runs(gathered);
+  findings.texts = describe_texts(gathered, findings.warnings);
+  findings.conditions = describe_conditions(gathered, findings.warnings);
+  findings.schedule = describe_schedule(gathered);
+  warn_of_what_lacks(gathered, findings);
+  if (findings.validity.valid) {
+    add_effects(gathered, findings);
+  } else {
+    add_invalid_effects(gathered, findings);
+  }
+  return findings;
+}
+
+}  // namespace tare::harness

@@ -1,0 +1,353 @@
+#include "harness/analysis/effects.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "harness/analysis/measured_values.h"
+#include "stats/analysis.h"
+#include "stats/handicap.h"
+
+namespace tare::harness {
+namespace {
+
+using reports::kMissing;
+using reports::Severity;
+
+constexpr int kResamples = 10'000;  // of the per-prompt bootstrap: its own error is then below 1 % of the half width
+constexpr double kPercent = 100;
+
+// Remarks on a number that is right as it stands; all other warnings weaken one.
+Severity severity_of(stats::WarningCode code) {
+  switch (code) {
+    case stats::WarningCode::kOneBlock:
+    case stats::WarningCode::kBcaFellBack:
+    case stats::WarningCode::kPromptSpreadDominates:
+    case stats::WarningCode::kLaunchSpreadDominates:
+    case stats::WarningCode::kZerosDropped:
+      return Severity::kNote;
+    default:
+      return Severity::kWarning;
+  }
+}
+
+void add_warnings(const std::vector<stats::Warning>& from, const std::string& about,
+                  std::vector<reports::Warning>& to) {
+  for (const stats::Warning& warning : from) {
+    reports::Warning added{severity_of(warning.code), std::string(stats::warning_name(warning.code)), warning.text,
+                           about};
+    const bool known = std::any_of(to.begin(), to.end(), [&](const reports::Warning& other) {
+      return other.code == added.code && other.text == added.text && other.about == added.about;
+    });
+    if (!known) to.push_back(std::move(added));
+  }
+}
+
+reports::Estimand estimand_of(stats::Estimand estimand) {
+  switch (estimand) {
+    case stats::Estimand::kThesePromptsTheseLaunches:
+      return reports::Estimand::kTheseLaunches;
+    case stats::Estimand::kThesePromptsAnyLaunch:
+      return reports::Estimand::kAnyLaunch;
+    case stats::Estimand::kPromptsLikeThese:
+      return reports::Estimand::kPromptsLikeThese;
+  }
+  throw internal_error("an estimand has no name in reports");
+}
+
+reports::Interval interval_of(const stats::Estimate& estimate, const std::optional<stats::Interval>& bounds,
+                              std::string method, double level) {
+  reports::Interval interval;
+  interval.estimand = estimand_of(estimate.estimand);
+  interval.method = std::move(method);
+  interval.estimate_log = estimate.log_effect;
+  interval.level = bounds ? bounds->level : level;
+  interval.degrees_of_freedom = estimate.degrees_of_freedom.value_or(kMissing);
+  if (bounds) {
+    interval.low_log = bounds->low;
+    interval.high_log = bounds->high;
+  } else {
+    interval.why_missing =
+        estimate.warnings.empty() ? "there is no spread to estimate" : estimate.warnings.front().text;
+  }
+  return interval;
+}
+
+reports::Interval missing_interval(reports::Estimand estimand, std::string method, double estimate_log, double level,
+                                   std::string why) {
+  reports::Interval interval;
+  interval.estimand = estimand;
+  interval.method = std::move(method);
+  interval.estimate_log = estimate_log;
+  interval.level = level;
+  interval.why_missing = std::move(why);
+  return interval;
+}
+
+std::string run_level_method(const stats::Analysis& analysis) {
+  return analysis.drift ? fmt::format("regression, degree {}", analysis.drift->degree) : "blocks, t";
+}
+
+std::vector<reports::Interval> intervals_of(const stats::Analysis& analysis, const stats::ArmComparison& comparison,
+                                            bool by_prompt, double level) {
+  std::vector<reports::Interval> intervals;
+  const double estimate = comparison.runs.log_effect;
+  if (by_prompt) {
+    intervals.push_back(interval_of(comparison.prompts, comparison.prompts.interval, "percentile", level));
+    intervals.push_back(interval_of(comparison.prompts, comparison.prompts.bca, "BCa", level));
+  } else {
+    intervals.push_back(missing_interval(reports::Estimand::kTheseLaunches, "percentile", estimate, level,
+                                         "one value a launch: there are no prompts to resample"));
+  }
+  intervals.push_back(interval_of(comparison.runs, comparison.runs.interval, run_level_method(analysis), level));
+  intervals.back().of_verdict = true;
+  if (by_prompt) {
+    intervals.push_back(interval_of(comparison.two_way, comparison.two_way.interval, "two-way", level));
+  } else {
+    intervals.push_back(missing_interval(reports::Estimand::kPromptsLikeThese, "two-way", estimate, level,
+                                         "one value a launch: prompts have no part in it"));
+  }
+  if (comparison.pairs) {
+    intervals.push_back(interval_of(*comparison.pairs, comparison.pairs->interval, "block pairs", level));
+    intervals.back().robustness = true;
+  }
+  return intervals;
+}
+
+// What the handicap of an arm really cost in the counted runs, against the baseline's own.
+std::optional<reports::KnownTruth> known_truth(const Gathered& gathered, std::size_t arm) {
+  std::int64_t spun_ns = 0;
+  std::int64_t total_ns = 0;
+  std::size_t runs_of_arm = 0;
+  std::vector<std::vector<stats::HandicapRun>> runs(gathered.experiment.arms.size());
+  for (const CountedRun& run : gathered.counted) {
+    stats::HandicapRun spent;
+    for (const PromptResult& result : run.results) {
+      for (const std::int64_t spun : result.rounds.spun_ns) spent.spun_ns += spun;
+      spent.total_ns += result.decode_ns;
+    }
+    runs[run.arm].push_back(spent);
+    if (run.arm != arm) continue;
+    spun_ns += spent.spun_ns;
+    total_ns += spent.total_ns;
+    ++runs_of_arm;
+  }
+  const auto spun = [](const stats::HandicapRun& run) { return run.spun_ns > 0; };
+  const bool anything = spun_ns > 0 || std::any_of(runs.front().begin(), runs.front().end(), spun);
+  if (!anything) return std::nullopt;
+  return reports::KnownTruth{
+      stats::handicap_truth(runs[arm]) - stats::handicap_truth(runs.front()),
+      fmt::format("spun {:.3f} s of {:.3f} s of decode in {} runs", static_cast<double>(spun_ns) * 1e-9,
+                  static_cast<double>(total_ns) * 1e-9, runs_of_arm)};
+}
+
+reports::Effect effect_of(const stats::Analysis& analysis, const stats::ArmComparison& comparison,
+                          const std::string& arm_name, bool by_prompt, double level) {
+  reports::Effect effect;
+  effect.arm = static_cast<std::size_t>(comparison.arm);
+  effect.estimate_log = comparison.runs.log_effect;
+  effect.intervals = intervals_of(analysis, comparison, by_prompt, level);
+  effect.p = comparison.runs.p_value.value_or(kMissing);
+  add_warnings(comparison.runs.warnings, arm_name, effect.warnings);
+  if (!by_prompt) return effect;
+  add_warnings(comparison.prompts.warnings, arm_name, effect.warnings);
+  add_warnings(comparison.two_way.warnings, arm_name, effect.warnings);
+  return effect;
+}
+
+void add_verdict(const stats::VerdictResult& verdict, const std::string& arm_name, reports::Effect& effect) {
+  effect.p_adjusted = verdict.adjusted_p_value.value_or(kMissing);
+  effect.in_family = true;
+  effect.verdict = std::string(stats::verdict_name(verdict.verdict));
+  effect.difference_shown = verdict.difference_shown;
+  add_warnings(verdict.warnings, arm_name, effect.warnings);
+}
+
+std::optional<double> fraction_of(const std::optional<double>& percent) {
+  if (!percent) return std::nullopt;
+  return *percent / kPercent;
+}
+
+stats::AnalysisOptions options_of(const Experiment& experiment, const MeasureDescription& measure) {
+  stats::AnalysisOptions options;
+  options.granularity =
+      experiment.schedule.granularity == Granularity::kRun ? stats::Granularity::kRun : stats::Granularity::kPrompt;
+  options.level = 1 - experiment.analysis.alpha;
+  options.resamples = kResamples;
+  options.seed = experiment.schedule.seed;
+  options.decision.alpha = experiment.analysis.alpha;
+  options.decision.direction =
+      measure.higher_is_better ? stats::Direction::kHigherIsBetter : stats::Direction::kLowerIsBetter;
+  if (measure.measure == Measure::kDecodeSpeed) {
+    options.decision.equivalence_margin = fraction_of(experiment.analysis.equivalence_margin_percent);
+    options.decision.non_inferiority_margin = fraction_of(experiment.analysis.non_inferiority_margin_percent);
+  }
+  return options;
+}
+
+// The report's row of a counted run.
+reports::Run& row_of(reports::Findings& findings, const Gathered& gathered, const CountedRun& run) {
+  for (std::size_t i = 0; i < gathered.runs.size(); ++i)
+    if (gathered.runs[i].id == run.record.id) return findings.runs.at(i);
+  throw internal_error("a counted run is not among the runs");
+}
+
+void add_values(const Gathered& gathered, const stats::Observations& observations, const std::vector<double>& log_rates,
+                std::size_t measure, reports::Findings& findings) {
+  for (std::size_t arm = 0; arm < gathered.experiment.arms.size(); ++arm) {
+    reports::MeasureValue value;
+    value.arm = arm;
+    value.measure = measure;
+    value.value = arm_value(observations, static_cast<int>(arm));
+    for (std::size_t i = 0; i < gathered.counted.size(); ++i) {
+      if (gathered.counted[i].arm != arm) continue;
+      const double of_run = std::exp(log_rates[i]);
+      value.lowest_run = value.run_count == 0 ? of_run : std::min(value.lowest_run, of_run);
+      value.highest_run = value.run_count == 0 ? of_run : std::max(value.highest_run, of_run);
+      ++value.run_count;
+      row_of(findings, gathered, gathered.counted[i]).values[measure] = of_run;
+    }
+    findings.values.push_back(value);
+  }
+}
+
+void add_drift(const Gathered& gathered, const stats::Analysis& analysis, reports::Findings& findings) {
+  if (!analysis.drift) return;
+  const stats::DriftFit& fit = *analysis.drift;
+  findings.drift.degree = fit.degree;
+  findings.drift.regressor = fit.variable == stats::DriftVariable::kSlot ? "slot" : "mid-time";
+  findings.drift.per_slot_log = fit.per_slot;
+  if (fit.per_slot_interval) {
+    findings.drift.per_slot_low_log = fit.per_slot_interval->low;
+    findings.drift.per_slot_high_log = fit.per_slot_interval->high;
+  }
+  findings.drift.residual_sd_log = fit.residual_sd;
+  double largest = 0;
+  for (const std::vector<double>& of_arm : fit.treatment_correlation)
+    for (const double correlation : of_arm) largest = std::max(largest, std::abs(correlation));
+  findings.drift.arm_correlation = largest;
+  for (std::size_t i = 0; i < gathered.counted.size(); ++i) {
+    reports::Run& row = row_of(findings, gathered, gathered.counted[i]);
+    row.fitted = std::exp(analysis.run_log_rates[i] - fit.residual[i]);
+    row.drift_log = fit.drift[i];
+  }
+}
+
+void add_prompts(const Gathered& gathered, const stats::Analysis& analysis, reports::Findings& findings) {
+  const std::size_t arms = gathered.experiment.arms.size();
+  for (std::size_t i = 0; i < gathered.measured.size(); ++i) {
+    const TextRecord& text = gathered.texts[gathered.measured[i]];
+    reports::Prompt prompt;
+    prompt.id = text.prompt_id;
+    prompt.category = text.category;
+    prompt.tokens = gathered.counted.front().results[i].decode_tokens;
+    std::vector<double> runs_of_arm(arms, 0);
+    prompt.seconds.assign(arms, 0);
+    for (const CountedRun& run : gathered.counted) {
+      prompt.seconds[run.arm] += static_cast<double>(run.results[i].decode_ns) * 1e-9;
+      runs_of_arm[run.arm] += 1;
+    }
+    for (std::size_t arm = 0; arm < arms; ++arm) prompt.seconds[arm] /= runs_of_arm[arm];
+    prompt.log_ratio.push_back(0);
+    for (const stats::ArmComparison& comparison : analysis.comparisons)
+      prompt.log_ratio.push_back(comparison.prompt_log_ratios[i]);
+    findings.prompts.push_back(std::move(prompt));
+  }
+}
+
+void add_measures(const Experiment& experiment, reports::Findings& findings) {
+  for (const Measure measure : experiment.measures) {
+    const MeasureDescription& entry = describe(measure);
+    findings.measures.push_back({entry.name, entry.title, entry.unit, entry.higher_is_better, entry.meaning});
+  }
+  findings.effect_measure = 0;  // decode speed is the first of the table
+}
+
+void add_methods(const Experiment& experiment, reports::Findings& findings) {
+  const auto margin_log = [](const std::optional<double>& percent) {
+    return percent ? -std::log1p(-*percent / kPercent) : kMissing;
+  };
+  findings.methods.alpha = experiment.analysis.alpha;
+  findings.methods.family_size = experiment.arms.size() - 1;
+  findings.methods.equivalence_margin_log = margin_log(experiment.analysis.equivalence_margin_percent);
+  findings.methods.non_inferiority_margin_log = margin_log(experiment.analysis.non_inferiority_margin_percent);
+  findings.methods.bootstrap_resamples = kResamples;
+  findings.methods.bootstrap_seed = experiment.schedule.seed;
+  findings.methods.unit_of_replication = experiment.schedule.granularity == Granularity::kRun ? "launch" : "block";
+}
+
+// For amounts the numerators are what was measured, not tokens: their differing is no fault.
+void drop_token_warning(stats::Analysis& analysis) {
+  std::erase_if(analysis.warnings,
+                [](const stats::Warning& warning) { return warning.code == stats::WarningCode::kTokensDiffer; });
+}
+
+void add_measure(const Gathered& gathered, std::size_t index, reports::Findings& findings) {
+  const MeasureDescription& entry = describe(gathered.experiment.measures[index]);
+  const bool is_effect = index == findings.effect_measure;
+  const MeasuredValues values = measured_values(gathered, entry.measure);
+  if (!values.why_missing.empty()) {
+    findings.warnings.push_back({Severity::kWarning, "not_measured",
+                                 fmt::format("{} has no values: {}", entry.title, values.why_missing), entry.name});
+    return;
+  }
+  const stats::AnalysisOptions options = options_of(gathered.experiment, entry);
+  stats::Analysis analysis = stats::analyse(values.observations, options);
+  if (entry.measure == Measure::kTimeToFirstToken || entry.measure == Measure::kPeakMemory)
+    drop_token_warning(analysis);
+  if (is_effect) add_warnings(analysis.warnings, "", findings.warnings);
+  add_values(gathered, values.observations, analysis.run_log_rates, index, findings);
+  for (const stats::ArmComparison& comparison : analysis.comparisons) {
+    const auto arm = static_cast<std::size_t>(comparison.arm);
+    const std::string& name = gathered.experiment.arms[arm].name;
+    reports::Effect effect = effect_of(analysis, comparison, name, values.by_prompt, options.level);
+    effect.measure = index;
+    if (is_effect) {
+      add_verdict(comparison.verdict, name, effect);
+      effect.truth = known_truth(gathered, arm);
+    }
+    findings.effects.push_back(std::move(effect));
+  }
+  if (!is_effect) return;
+  add_drift(gathered, analysis, findings);
+  add_prompts(gathered, analysis, findings);
+}
+
+}  // namespace
+
+void add_effects(const Gathered& gathered, reports::Findings& findings) {
+  add_measures(gathered.experiment, findings);
+  add_methods(gathered.experiment, findings);
+  for (reports::Run& run : findings.runs) run.values.assign(findings.measures.size(), kMissing);
+  for (const CountedRun& run : gathered.counted) {
+    reports::Run& row = row_of(findings, gathered, run);
+    row.decode_s = 0;
+    for (const PromptResult& result : run.results) {
+      row.decode_s += static_cast<double>(result.decode_ns) * 1e-9;
+      row.tokens += result.decode_tokens;
+    }
+  }
+  for (std::size_t i = 0; i < gathered.experiment.measures.size(); ++i) add_measure(gathered, i, findings);
+}
+
+void add_invalid_effects(const Gathered& gathered, reports::Findings& findings) {
+  add_measures(gathered.experiment, findings);
+  add_methods(gathered.experiment, findings);
+  for (reports::Run& run : findings.runs) run.values.assign(findings.measures.size(), kMissing);
+  for (std::size_t arm = 1; arm < gathered.experiment.arms.size(); ++arm) {
+    reports::Effect effect;
+    effect.arm = arm;
+    effect.measure = findings.effect_measure;
+    effect.in_family = true;
+    effect.verdict = std::string(stats::verdict_name(stats::Verdict::kInvalid));
+    findings.effects.push_back(std::move(effect));
+  }
+}
+
+}  // namespace tare::harness
