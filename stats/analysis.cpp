@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -23,6 +24,9 @@ int count_blocks(const std::vector<Run>& runs) {
 }
 
 void warn_of_tokens(const Observations& observations, std::vector<Warning>& warnings) {
+  const auto& denominator = observations.denominator;
+  const bool amounts = std::all_of(denominator.begin(), denominator.end(), [](double value) { return value == 1; });
+  if (amounts) return;  // seconds or bytes stand in the numerators: they differ by nature
   std::size_t differing = 0;
   for (std::size_t prompt = 0; prompt < observations.prompts; ++prompt) {
     bool equal = true;

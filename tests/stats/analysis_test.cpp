@@ -89,6 +89,9 @@ TEST(Analysis, WarnsOfTextThatWasNotForced) {
   EXPECT_FALSE(has(analyse(experiment.observations, {}).warnings, WarningCode::kTokensDiffer));
   experiment.observations.numerator[3] += 1;
   EXPECT_TRUE(has(analyse(experiment.observations, {}).warnings, WarningCode::kTokensDiffer));
+  const Observations seconds =
+      amount_observations(2, 20, experiment.observations.runs, experiment.observations.denominator);
+  EXPECT_FALSE(has(analyse(seconds, {}).warnings, WarningCode::kTokensDiffer));
 }
 
 TEST(Analysis, OneRowMeasuresHaveARunLevelIntervalOnly) {

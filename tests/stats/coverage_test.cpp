@@ -1,6 +1,7 @@
 // Intervals against simulated clocks with known truth: does a 95 % interval hold it in about 95 % of experiments? Seeds
 // are fixed, so each test is a constant of the code. Bounds are the nominal share -+ three binomial standard deviations
 // and more.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,6 +51,10 @@ Shares repeat(const ClockModel& model, int blocks, Granularity granularity, std:
   return shares;
 }
 
+void record(const std::string& name, double share) {
+  testing::Test::RecordProperty(name, fmt::format("{:.4f}", share));
+}
+
 ClockModel launch_noise(double launch_sd, double reaction_sd = 0) {
   ClockModel model;
   model.log_effects = {0, 0};
@@ -74,6 +79,7 @@ TEST_P(DriftCoverage, RunLevelIntervalHoldsTheSuiteTruth) {
   model.drift = GetParam().kind;
   model.drift_size = GetParam().size * model.launch_sd;
   const Shares shares = repeat(model, GetParam().blocks, Granularity::kRun, 8);
+  record("run_holds_suite", shares.run_holds_suite);
   EXPECT_GT(shares.run_holds_suite, 0.930);
   EXPECT_LT(shares.run_holds_suite, 0.978);  // a slow run or a step in half of the experiments makes it a little wide
 }
@@ -92,6 +98,19 @@ INSTANTIATE_TEST_SUITE_P(
         DriftCase{"walk_2", DriftKind::kRandomWalk, 5, 2}, DriftCase{"slow_run_2", DriftKind::kOneSlowRun, 8, 2}),
     [](const auto& info) { return std::string(info.param.name); });
 
+TEST(Coverage, ThreeArmsInTheirOwnOrderHoldUnderDrift) {
+  ClockModel model = launch_noise(0.001);
+  model.log_effects = {0, 0.02, -0.01};
+  model.noise_sd = 0.001;
+  for (const auto& [kind, blocks] : {std::pair{DriftKind::kQuadratic, 1}, std::pair{DriftKind::kCubic, 2}}) {
+    model.drift = kind;
+    model.drift_size = 0.008;
+    const Shares shares = repeat(model, blocks, Granularity::kRun, 8);
+    record(fmt::format("blocks_{}", blocks), shares.run_holds_suite);
+    EXPECT_NEAR(shares.run_holds_suite, 0.95, 0.016) << blocks;
+  }
+}
+
 TEST(Coverage, StrongCubicDriftOnOneBlockIsOutsideTheMethod) {
   // Named beforehand: eight slots are not orthogonal to the third power. Two blocks are (cubic_2 above).
   ClockModel model = launch_noise(0.001);
@@ -99,8 +118,11 @@ TEST(Coverage, StrongCubicDriftOnOneBlockIsOutsideTheMethod) {
   model.drift = DriftKind::kCubic;
   model.drift_size = 12 * model.launch_sd;
   const double one_block = repeat(model, 1, Granularity::kRun, 8).run_holds_suite;
+  const double two_blocks = repeat(model, 2, Granularity::kRun, 8).run_holds_suite;
+  record("one_block", one_block);
+  record("two_blocks", two_blocks);
   EXPECT_NEAR(one_block, 0.875, 0.025);
-  EXPECT_GT(repeat(model, 2, Granularity::kRun, 8).run_holds_suite, 0.935);
+  EXPECT_GT(two_blocks, 0.935);
 }
 
 TEST(Coverage, PerPromptIntervalFailsAsSoonAsLaunchesDiffer) {
@@ -118,7 +140,9 @@ TEST(Coverage, PerPromptIntervalFailsAsSoonAsLaunchesDiffer) {
                           {.resamples = 400, .seed = seed});
       held += result.estimate.interval->holds(0) ? 1 : 0;
     }
-    return static_cast<double>(held) / repetitions;
+    const double of_all = static_cast<double>(held) / repetitions;
+    record(fmt::format("launch_sd_{}", launch_sd), of_all);
+    return of_all;
   };
   EXPECT_GT(share(0), 0.90);
   EXPECT_NEAR(share(0.001), 0.62, 0.09);
@@ -128,6 +152,9 @@ TEST(Coverage, PerPromptIntervalFailsAsSoonAsLaunchesDiffer) {
 TEST(Coverage, RunLevelIsAboutThisSuiteAndTwoWayAboutPromptsLikeThese) {
   // Prompts react with an sd of 1 %: the run-level interval holds the suite's truth, hardly the population's.
   const Shares shares = repeat(launch_noise(0, 0.01), 1, Granularity::kRun, 80, 500);
+  record("run_holds_suite", shares.run_holds_suite);
+  record("run_holds_population", shares.run_holds_population);
+  record("two_way_holds_population", shares.two_way_holds_population);
   EXPECT_GT(shares.run_holds_suite, 0.925);
   EXPECT_LT(shares.run_holds_suite, 0.980);
   EXPECT_LT(shares.run_holds_population, 0.70);
@@ -139,6 +166,7 @@ TEST(Coverage, TwoWayHoldsWhateverDominates) {
   for (const auto& [launch_sd, reaction_sd] :
        {std::pair{0.0, 0.0}, std::pair{0.0005, 0.003}, std::pair{0.001, 0.003}, std::pair{0.003, 0.0}}) {
     const Shares shares = repeat(launch_noise(launch_sd, reaction_sd), 2, Granularity::kRun, 40, 1000);
+    record(fmt::format("launch_sd_{}_reaction_sd_{}", launch_sd, reaction_sd), shares.two_way_holds_population);
     EXPECT_GT(shares.two_way_holds_population, 0.925) << launch_sd << " " << reaction_sd;
     EXPECT_LT(shares.two_way_holds_population, 0.985) << launch_sd << " " << reaction_sd;
   }
@@ -151,6 +179,7 @@ TEST(Coverage, BlocksHoldWithAStartOrderEffectAndDriftBetweenBlocks) {
     model.drift = DriftKind::kRandomWalk;
     model.drift_size = 0.02;
     const Shares shares = repeat(model, blocks, Granularity::kPrompt, 10);
+    record(fmt::format("blocks_{}", blocks), shares.run_holds_suite);
     EXPECT_GT(shares.run_holds_suite, 0.925) << blocks;
     EXPECT_LT(shares.run_holds_suite, 0.975) << blocks;
   }
@@ -160,6 +189,7 @@ TEST(Verdicts, FalseClaimsOfAFamilyOfNullArmsStayAtAlpha) {
   ClockModel model = launch_noise(0.001);
   model.log_effects = {0, 0, 0, 0};
   const double shown = repeat(model, 1, Granularity::kRun, 8).difference_shown;
+  record("false_claims", shown);
   EXPECT_LT(shown, 0.05 + 0.021);  // three arms; unadjusted it would be about 0.12
   EXPECT_GT(shown, 0.01);
 }
@@ -169,9 +199,12 @@ TEST(Verdicts, OnePercentIsFoundAndNoDifferenceIsNotInvented) {
   model.log_effects = {0, -0.01};
   model.drift = DriftKind::kLinear;
   model.drift_size = 0.02;
-  EXPECT_GT(repeat(model, 2, Granularity::kRun, 20, 300).difference_shown, 0.99);
+  const double found = repeat(model, 2, Granularity::kRun, 20, 300).difference_shown;
+  record("one_percent_found", found);
+  EXPECT_GT(found, 0.99);
   model.log_effects = {0, 0};
   const double shown = repeat(model, 2, Granularity::kRun, 20).difference_shown;
+  record("no_difference_claimed", shown);
   EXPECT_NEAR(shown, 0.05, 0.021);
 }
 
