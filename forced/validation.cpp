@@ -97,4 +97,15 @@ std::optional<ReplayText> flipped_token_control(const ReplayText& text, std::int
   return flipped;
 }
 
+std::optional<ReplayText> other_text_control(const ReplayText& text, std::span<const ReplayText> suite) {
+  for (const ReplayText& other : suite) {
+    if (other.prompt_id == text.prompt_id || other.tokens == text.tokens || other.tokens.size() < 2) continue;
+    ReplayText swapped = text;
+    swapped.tokens = other.tokens;
+    swapped.round_tokens = other.round_tokens;
+    return swapped;
+  }
+  return std::nullopt;
+}
+
 }  // namespace tare::forced

@@ -56,5 +56,7 @@ void add(Validation& validation, const ReplayText& text, const ForcedRun& run);
 [[nodiscard]] std::optional<ReplayText> off_by_one_control(const ReplayText& text);
 // One token in the middle replaced by another id below vocab_size.
 [[nodiscard]] std::optional<ReplayText> flipped_token_control(const ReplayText& text, std::int32_t vocab_size);
+// The tokens of another text of the suite: what this model would not have written here.
+[[nodiscard]] std::optional<ReplayText> other_text_control(const ReplayText& text, std::span<const ReplayText> suite);
 
 }  // namespace tare::forced

@@ -251,6 +251,10 @@ void validate(const Experiment& experiment, Launch& baseline, const std::vector<
       "one flipped token",
       [vocabulary](const forced::ReplayText& text) { return forced::flipped_token_control(text, vocabulary); },
       experiment, baseline, texts, ledger, settings);
+  run_control(
+      "text of another prompt",
+      [&texts](const forced::ReplayText& text) { return forced::other_text_control(text, texts); }, experiment,
+      baseline, texts, ledger, settings);
 }
 
 }  // namespace tare::harness

@@ -85,6 +85,19 @@ TEST(Controls, OfAnEchoingEngineAreNotCaught) {
   EXPECT_EQ(compare(*moved, {moved->tokens, moved->tokens, {1, 1, 1}}), std::nullopt);
 }
 
+TEST(Controls, TakeTheTokensOfAnotherPrompt) {
+  ReplayText other = text();
+  other.prompt_id = "13";
+  EXPECT_FALSE(other_text_control(text(), std::vector<ReplayText>{text(), other}));  // the same tokens prove nothing
+  other.tokens = {9, 9};
+  other.round_tokens = {1};
+  const auto swapped = other_text_control(text(), std::vector<ReplayText>{text(), other});
+  ASSERT_TRUE(swapped);
+  EXPECT_EQ(swapped->tokens, other.tokens);
+  EXPECT_EQ(swapped->prompt_id, "12");
+  EXPECT_TRUE(compare(*swapped, {swapped->tokens, {5, 6}, {1}}));
+}
+
 TEST(Controls, NeedATextTheyCanChange) {
   ReplayText constant = text();
   constant.tokens = {5, 5, 5};

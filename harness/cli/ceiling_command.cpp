@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "base/json_reader.h"
+#include "base/text.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/model_arguments.h"
+#include "profiles/ceiling.h"
+
+namespace tare::harness {
+namespace {
+
+constexpr double kGiga = 1e9;
+constexpr std::size_t kRowsShown = 12;  // largest readers in the table; --json has all
+
+struct Arguments {
+  ModelArguments model;
+  profiles::CeilingSettings settings;
+  bool json = false;
+};
+
+Json to_json(const profiles::Ceiling& ceiling, const engine::Backend& backend) {
+  Json repetitions = Json::array();
+  for (const profiles::CeilingRepetition& repetition : ceiling.repetitions)
+    repetitions.push_back({{"read_gb_per_s", repetition.read_bytes_per_s / kGiga}, {"round_s", repetition.round_s}});
+  Json inventory = Json::array();
+  for (const engine::InventoryEntry& entry : ceiling.inventory.entries)
+    inventory.push_back({{"tensor", entry.tensor},
+                         {"format", entry.format},
+                         {"bytes_per_round", entry.bytes_per_round},
+                         {"resident_bytes", entry.resident_bytes}});
+  return {{"threads", ceiling.threads},
+          {"memory_read_gb_per_s", ceiling.memory_bytes_per_s / kGiga},
+          {"read_gb_per_s", ceiling.read_bytes_per_s / kGiga},
+          {"bytes_per_round", ceiling.bytes_per_round},
+          {"floor_s", ceiling.floor_s},
+          {"round_s", ceiling.round_s},
+          {"tokens_per_s", 1 / ceiling.round_s},
+          {"share", ceiling.share},
+          {"repetitions", repetitions},
+          {"inventory", inventory},
+          {"backend", backend.description()},
+          {"options", engine::to_json(backend.options())}};
+}
+
+void print(const profiles::Ceiling& ceiling) {
+  std::vector<engine::InventoryEntry> entries = ceiling.inventory.entries;
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const auto& a, const auto& b) { return a.bytes_per_round > b.bytes_per_round; });
+  fmt::print("{:<44} {:>6} {:>12}\n", "tensor", "format", "bytes/round");
+  for (std::size_t i = 0; i < std::min(kRowsShown, entries.size()); ++i)
+    fmt::print("{:<44} {:>6} {:>12}\n", entries[i].tensor, entries[i].format, human_bytes(entries[i].bytes_per_round));
+  if (entries.size() > kRowsShown) fmt::print("and {} more (--json has all)\n", entries.size() - kRowsShown);
+  for (const engine::InventoryEntry& entry : entries)
+    if (entry.bytes_per_round == 0)
+      fmt::print("never read: {} ({})\n", entry.tensor, human_bytes(entry.resident_bytes));
+  fmt::print("\nread rate of memory          {:9.1f} GB/s ({} threads, 1 GiB)\n", ceiling.memory_bytes_per_s / kGiga,
+             ceiling.threads);
+  fmt::print("read rate at {:>8}        {:9.1f} GB/s\n", human_bytes(ceiling.bytes_per_round),
+             ceiling.read_bytes_per_s / kGiga);
+  fmt::print("floor of a round             {:9.3f} ms\n", ceiling.floor_s * 1e3);
+  fmt::print("measured round               {:9.3f} ms ({:.1f} tok/s)\n", ceiling.round_s * 1e3, 1 / ceiling.round_s);
+  fmt::print("share of the ceiling         {:9.1f} %\n", ceiling.share * 100);
+}
+
+int measure(const Arguments& arguments) {
+  const OpenModel opened = open_model(arguments.model.model, arguments.model.options());
+  const int threads = opened.backend->description().at("threads").get<int>();
+  const profiles::Ceiling ceiling = profiles::measure_ceiling(*opened.backend, threads, arguments.settings);
+  if (arguments.json) {
+    fmt::print("{}\n", to_json(ceiling, *opened.backend).dump(2));
+  } else {
+    print(ceiling);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_ceiling_command(CLI::App& app, Chosen& chosen) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("ceiling", "bytes a round reads, the floor they set, and how near the engine comes");
+  arguments->model.add_to(*command);
+  command->add_option("--context", arguments->settings.context, "tokens in the caches")->capture_default_str();
+  command->add_option("--seconds", arguments->settings.seconds, "of reading and of decoding, a repetition")
+      ->capture_default_str();
+  command->add_option("--repetitions", arguments->settings.repetitions, "alternations of the two")
+      ->capture_default_str();
+  command->add_flag("--json", arguments->json, "all tensors and repetitions as JSON");
+  command->footer("Example: tare ceiling --model models/embedded --set weights.format=q4");
+  command->callback([arguments, &chosen] { chosen.action = [arguments] { return measure(*arguments); }; });
+}
+
+}  // namespace tare::harness

@@ -1,0 +1,53 @@
+#include "profiles/read_rate.h"
+
+#include <chrono>
+
+namespace tare::profiles {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kWordsPerLine = 8;  // 64 bytes
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define TARE_WIDEST_VECTORS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
+#define TARE_WIDEST_VECTORS
+#endif
+
+// Eight independent sums of a whole line each: enough loads in flight for any memory.
+TARE_WIDEST_VECTORS std::uint64_t sum_of(const std::uint64_t* words, std::size_t count) {
+  constexpr std::size_t kLanes = 64;
+  std::uint64_t lanes[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += words[i + lane];
+  std::uint64_t sum = 0;
+  for (; i < count; ++i) sum += words[i];
+  for (const std::uint64_t lane : lanes) sum += lane;
+  return sum;
+}
+
+}  // namespace
+
+ReadRateProbe::ReadRateProbe(ThreadPool& pool, std::size_t bytes)
+    : pool_(&pool), sums_(static_cast<std::size_t>(pool.size()) * kWordsPerLine) {
+  const std::size_t lines = bytes / (kWordsPerLine * sizeof(std::uint64_t)) + 1;
+  words_.resize(lines * kWordsPerLine);
+  pool.parallel_for(words_.size(), kWordsPerLine, [&](int, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) words_[i] = i * 0x9E3779B97F4A7C15U;  // a Weyl sequence
+  });
+}
+
+double ReadRateProbe::measure(int passes) {
+  const Clock::time_point start = Clock::now();
+  for (int pass = 0; pass < passes; ++pass) {
+    pool_->parallel_for(words_.size(), kWordsPerLine, [&](int thread, std::size_t begin, std::size_t end) {
+      sums_[static_cast<std::size_t>(thread) * kWordsPerLine] += sum_of(words_.data() + begin, end - begin);
+    });
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return static_cast<double>(bytes()) * passes / seconds;
+}
+
+}  // namespace tare::profiles
