@@ -36,6 +36,13 @@ bool listed(const std::string& name, std::initializer_list<const char*> names) {
   return std::any_of(names.begin(), names.end(), [&](const char* known) { return name == known; });
 }
 
+// A non-negative integer that fits 63 bits (parsed JSON holds such a number unsigned, JSON made in code signed).
+bool is_count(const Json& value) {
+  if (value.is_number_unsigned())
+    return value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  return value.is_number_integer() && value.get<std::int64_t>() >= 0;
+}
+
 void check_architecture(JsonReader& top, JsonReader& text) {
   bool named = false;
   if (top.has("architectures")) {
@@ -122,9 +129,7 @@ void check_mrope(JsonReader& rope) {
   // Text positions are equal on all three axes, so the sections change nothing; they are read to refuse nonsense.
   if (rope.has("mrope_section")) {
     const Json& sections = rope.array("mrope_section");
-    const bool fine = sections.size() == 3 && std::all_of(sections.begin(), sections.end(), [](const Json& section) {
-                        return section.is_number_unsigned();
-                      });
+    const bool fine = sections.size() == 3 && std::all_of(sections.begin(), sections.end(), is_count);
     if (!fine) throw rope.error("mrope_section", "must be three non-negative integers");
   }
   if (rope.has("mrope_interleaved")) static_cast<void>(rope.boolean("mrope_interleaved"));
@@ -162,8 +167,7 @@ void read_rope(JsonReader& text, ModelConfig& config) {
 std::vector<std::int32_t> read_eos(JsonReader& reader, std::int64_t vocab_size) {
   std::vector<std::int32_t> ids;
   const auto add = [&](const Json& value) {
-    const bool inside =
-        value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_size);
+    const bool inside = is_count(value) && value.get<std::int64_t>() < vocab_size;
     if (!inside)
       throw reader.error("eos_token_id",
                          fmt::format("{} is not a token id below vocab_size {}", brief_json(value), vocab_size));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -120,6 +121,10 @@ struct BadFile {
   const char* where;
   const char* what;
 };
+
+void PrintTo(const BadFile& bad, std::ostream* stream) {
+  *stream << bad.name;
+}
 
 class RefusedTokenizer : public testing::TestWithParam<BadFile> {};
 
