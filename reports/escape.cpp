@@ -158,8 +158,9 @@ std::string csv_field(std::string_view text) {
 std::string gnuplot_string(std::string_view text) {
   std::string out = "'";
   for (const char c : visible_text(text)) {
-    if (c == '\'') out.push_back('\'');
-    out.push_back(c);
+    // Inside single quotes only the quote acts. Doubling it is documented and fails at the start of a string (5.4: the
+    // string ends and the rest is read as commands), so an apostrophe is set instead.
+    c == '\'' ? out.append("\u2019") : out.append(1, c);
   }
   return out + "'";
 }

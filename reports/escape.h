@@ -28,7 +28,7 @@ namespace tare::reports {
 // other control characters and invalid bytes are made visible.
 [[nodiscard]] std::string csv_field(std::string_view text);
 
-// A gnuplot string in single quotes, in which gnuplot interprets nothing; one line.
+// A gnuplot string in single quotes, in which gnuplot interprets nothing; one line; ' is set as U+2019.
 [[nodiscard]] std::string gnuplot_string(std::string_view text);
 
 // Text or attribute of an SVG element.

@@ -17,12 +17,11 @@ namespace tare::reports {
 namespace {
 
 constexpr double kWidth = 960;
-constexpr double kPlotLeft = 338;
-constexpr double kPlotRight = 738;
-constexpr double kHeadingRoom = 360;  // of a panel's heading, of the question, the method and the numbers of a row
+constexpr double kPlotLeft = 374;
+constexpr double kPlotRight = 736;
+constexpr double kHeadingRoom = 360;  // of a panel's heading, of the question and of the method of a row
 constexpr double kLabelRoom = 236;
-constexpr double kMethodRoom = 140;
-constexpr double kNumbersRoom = 206;
+constexpr double kMethodRoom = 150;
 constexpr double kRowHeight = 25;
 constexpr double kAxisHeight = 34;    // tics and their labels below a panel
 constexpr double kTitleHeight = 34;   // a panel's heading above it
@@ -97,11 +96,11 @@ double draw_panel(PlotScript& script, double top, const std::string& heading, co
     if (!row.method.empty())
       script.label_beside(kPlotLeft - 12, y, row.method,
                           {.colour = kMuted, .size = 12, .align = Align::kRight, .room = kMethodRoom});
-    const std::string numbers = known ? percent_with_interval(row.interval)
-                                      : fmt::format("no interval{}", row.interval.why_missing.empty() ? "" : ": ") +
-                                            running_text(row.interval.why_missing);
-    script.label_beside(kPlotRight + 16, y, numbers,
-                        {.colour = known ? kInk : kMuted, .bold = row.strong && known, .room = kNumbersRoom});
+    const std::string numbers = known ? percent_with_interval(row.interval) : "no interval";
+    script.label_beside(kPlotRight + 16, y, numbers, {.colour = known ? kInk : kMuted, .bold = row.strong && known});
+    if (!known)
+      script.label_beside(kPlotLeft + 6, y, running_text(row.interval.why_missing),
+                          {.colour = kMuted, .size = 12, .room = kPlotRight - kPlotLeft});
   }
   const std::string file = fmt::format("'effects.dat' index {}", data_index);
   script.line(
