@@ -18,7 +18,7 @@ constexpr std::int64_t kMostCore = 4095;       // as CPU_SETSIZE allows with roo
 constexpr double kMostSeconds = 86'400;        // a day
 constexpr double kHighestTemperature = 100;    // beyond it every draw is uniform
 constexpr double kHighestAlpha = 0.5;
-constexpr double kHighestMarginPercent = 100;
+constexpr double kHighestMarginPercent = 50;  // a margin beyond it excuses anything
 
 std::string nonempty_text(JsonReader& reader, const std::string& key) {
   std::string value = reader.text(key);

@@ -1,0 +1,87 @@
+// Experiments shared by the tests of the parser and of the schema: a small right one, and wrong ones.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json_reader.h"
+
+namespace tare::harness {
+
+inline Json small_experiment() {
+  return Json::parse(R"({
+    "name": "small", "model": "m", "prompts": {"file": "p.jsonl"},
+    "arms": [{"name": "a"}, {"name": "b", "options": {"weights": {"format": "q4"}}}],
+    "schedule": {"granularity": "run"}})");
+}
+
+struct BrokenExperiment {
+  std::string why;
+  std::string place;  // where the parser finds the fault
+  Json json;
+};
+
+// Each must be refused by the parser and by docs/protocol/experiment.schema.json. A patch (RFC 7396) of the small one.
+inline std::vector<BrokenExperiment> broken_experiments() {
+  struct Patch {
+    const char* why;
+    const char* place;
+    const char* patch;
+  };
+  const std::vector<Patch> patches = {
+      {"no name", "name", R"({"name": null})"},
+      {"empty name", "name", R"({"name": ""})"},
+      {"number for a name", "name", R"({"name": 3})"},
+      {"no model", "model", R"({"model": null})"},
+      {"no prompts", "prompts", R"({"prompts": null})"},
+      {"no prompt file", "prompts.file", R"({"prompts": {"file": null}})"},
+      {"limit of zero prompts", "prompts.limit", R"({"prompts": {"limit": 0}})"},
+      {"unknown key of prompts", "prompts.fil", R"({"prompts": {"fil": "x"}})"},
+      {"one arm", "arms", R"({"arms": [{"name": "a"}]})"},
+      {"six arms", "arms",
+       R"({"arms": [{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}, {"name": "e"}, {"name": "f"}]})"},
+      {"arm without name", "arms[1].name", R"({"arms": [{"name": "a"}, {}]})"},
+      {"arm name with a space", "arms[1].name", R"({"arms": [{"name": "a"}, {"name": "b c"}]})"},
+      {"unknown key of an arm", "arms[1].option", R"({"arms": [{"name": "a"}, {"name": "b", "option": {}}]})"},
+      {"unknown option", "arms[1].options.wieghts",
+       R"({"arms": [{"name": "a"}, {"name": "b", "options": {"wieghts": {}}}]})"},
+      {"unknown option value", "arms[1].options.weights.format",
+       R"({"arms": [{"name": "a"}, {"name": "b", "options": {"weights": {"format": "q5"}}}]})"},
+      {"option out of range", "arms[1].options.prefill.chunk",
+       R"({"arms": [{"name": "a"}, {"name": "b", "options": {"prefill": {"chunk": 0}}}]})"},
+      {"unknown common option", "options.threads", R"({"options": {"threads": 2}})"},
+      {"empty program", "arms[1].program", R"({"arms": [{"name": "a"}, {"name": "b", "program": []}]})"},
+      {"no schedule", "schedule", R"({"schedule": null})"},
+      {"no granularity", "schedule.granularity", R"({"schedule": {"granularity": null}})"},
+      {"unknown granularity", "schedule.granularity", R"({"schedule": {"granularity": "token"}})"},
+      {"no block", "schedule.blocks", R"({"schedule": {"blocks": 0}})"},
+      {"half a block", "schedule.blocks", R"({"schedule": {"blocks": 1.5}})"},
+      {"negative seed", "schedule.seed", R"({"schedule": {"seed": -1}})"},
+      {"warm-up as a word", "schedule.warmup", R"({"schedule": {"warmup": "yes"}})"},
+      {"unknown text mode", "texts.mode", R"({"texts": {"mode": "beam"}})"},
+      {"temperature of greedy texts", "texts.temperature", R"({"texts": {"mode": "greedy", "temperature": 1}})"},
+      {"temperature zero", "texts.temperature", R"({"texts": {"mode": "sampled", "temperature": 0}})"},
+      {"top_p", "texts.top_p", R"({"texts": {"mode": "sampled", "top_p": 0.9}})"},
+      {"given texts without a file", "texts.file", R"({"texts": {"mode": "given"}})"},
+      {"texts of one token", "texts.max_tokens", R"({"texts": {"mode": "greedy", "max_tokens": 1}})"},
+      {"unknown measure", "measures[1]", R"({"measures": ["decode_speed", "speed"]})"},
+      {"measures without the effect", "measures", R"({"measures": ["peak_memory"]})"},
+      {"a measure twice", "measures[1]", R"({"measures": ["decode_speed", "decode_speed"]})"},
+      {"alpha zero", "analysis.alpha", R"({"analysis": {"alpha": 0}})"},
+      {"alpha above a half", "analysis.alpha", R"({"analysis": {"alpha": 0.6}})"},
+      {"margin zero", "analysis.equivalence_margin_percent", R"({"analysis": {"equivalence_margin_percent": 0}})"},
+      {"no cores to pin to", "pinning.cores", R"({"pinning": {"cores": []}})"},
+      {"a negative core", "pinning.cores[0]", R"({"pinning": {"cores": [-1]}})"},
+      {"no time limit", "limits.prompt_s", R"({"limits": {"prompt_s": 0}})"},
+      {"unknown key", "scheduel", R"({"scheduel": {}})"},
+  };
+  std::vector<BrokenExperiment> broken;
+  for (const Patch& patch : patches) {
+    Json json = small_experiment();
+    json.merge_patch(Json::parse(patch.patch));
+    broken.push_back({patch.why, patch.place, std::move(json)});
+  }
+  return broken;
+}
+
+}  // namespace tare::harness
