@@ -1,0 +1,83 @@
+// Rows of a ledger for tests: a text, a replay of it, a run directory of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/digest.h"
+#include "harness/ledger/ledger.h"
+
+namespace tare::harness {
+
+// An empty folder named after the running test.
+inline std::filesystem::path fresh_folder() {
+  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / (std::string(test->test_suite_name()) + "." + test->name());
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+inline LedgerIdentity identity_of(const std::string& digest) {
+  return {digest, Json::parse(R"({"name": "small"})"), "small"};
+}
+
+inline TextRecord text_of(const std::string& prompt) {
+  TextRecord text;
+  text.prompt_id = prompt;
+  text.category = "code";
+  text.prompt_tokens = {1, 2, 3};
+  text.tokens = {-1, 0, 5, 2147483647};
+  text.round_tokens = {1, 1, 1};
+  text.outcome = "length";
+  text.distinct_4gram_share = 0.75;
+  text.period = 3;
+  text.repetitive = true;
+  return text;
+}
+
+inline PromptResult result_of(const std::string& prompt, std::int64_t position) {
+  PromptResult result;
+  result.prompt_id = prompt;
+  result.position = position;
+  result.started_utc_ns = 100;
+  result.prompt_tokens = 3;
+  result.tokens = 4;
+  result.prefill_ns = 7;
+  result.time_to_first_token_ns = 8;
+  result.decode_tokens = 3;
+  result.decode_ns = 600;
+  result.inner_ns = 700;
+  result.outer_ns = 710;
+  result.outcome = "forced_text";
+  result.agreed_tokens = 4;
+  result.text_digest = digest_tokens(text_of(prompt).tokens);
+  result.rounds = {{100, 200, 300}, {1, 1, 1}, {0, 10, std::int64_t{1} << 40}};
+  return result;
+}
+
+// A sitting with one launch of the arm; returns the launch.
+inline std::int64_t begin_launch(Ledger& ledger, const std::string& arm) {
+  LaunchRecord launch;
+  launch.arm = arm;
+  launch.purpose = "measurement";
+  launch.block = 0;
+  launch.sitting = ledger.sittings().empty() ? ledger.begin_sitting({0, 5, Json::object(), Json::object(), "p"}) : 1;
+  launch.program = {"tare", "worker"};
+  launch.pid = 42;
+  launch.started_utc_ns = 10;
+  return ledger.begin_launch(launch);
+}
+
+// One run from begin to finished, of a ledger that has the texts "1" and "2".
+inline std::int64_t finished_run(Ledger& ledger, const RunKey& key, std::int64_t launch_id) {
+  const std::int64_t run_id = ledger.begin_run(key, "a", launch_id, 20);
+  ledger.finish_run(run_id, {30, {result_of("1", 0), result_of("2", 1)}, {}});
+  return run_id;
+}
+
+}  // namespace tare::harness

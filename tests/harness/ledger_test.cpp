@@ -1,0 +1,380 @@
+#include "harness/ledger/ledger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <fstream>
+
+#include "base/file.h"
+#include "harness/ledger/packing.h"
+#include "harness/ledger/run_lock.h"
+#include "tests/harness/ledger_rows.h"
+
+namespace tare::harness {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+template <class Action>
+Error fault_of(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error";
+  return internal_error("none");
+}
+
+class LedgerTest : public testing::Test {
+ protected:
+  std::filesystem::path folder_ = fresh_folder();
+  std::filesystem::path file_ = folder_ / kLedgerFile;
+
+  Ledger open() { return Ledger::open_for_writing(file_, identity_of("aaaa")); }
+  // With texts "1" and "2".
+  Ledger open_with_texts() {
+    Ledger ledger = open();
+    ledger.store_texts({text_of("1"), text_of("2")});
+    return ledger;
+  }
+  void execute(const std::string& sql) {
+    sqlite3* handle = nullptr;
+    ASSERT_EQ(sqlite3_open(file_.c_str(), &handle), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(handle);
+    sqlite3_close(handle);
+  }
+};
+
+TEST_F(LedgerTest, KeepsTheExperimentItWasMadeFor) {
+  { const Ledger ledger = open(); }
+  const Ledger ledger = Ledger::open_for_reading(file_);
+  EXPECT_EQ(ledger.identity().digest, "aaaa");
+  EXPECT_EQ(ledger.identity().name, "small");
+  EXPECT_EQ(ledger.identity().experiment["name"], "small");
+  EXPECT_GT(ledger.created_utc_ns(), 0);
+}
+
+TEST_F(LedgerTest, ReadsBackWhatWasWritten) {
+  {
+    Ledger ledger = open_with_texts();
+    EXPECT_EQ(ledger.begin_sitting({0, 5, {{"cpu", "x"}}, {{"commit", "c"}}, "pd"}), 1);
+    const std::int64_t launch = begin_launch(ledger, "a");
+    ledger.describe_launch(launch, {{"threads", 2}}, {{"commit", "c"}}, "digest", "model");
+    ledger.store_validation({9, "own texts", false, 2, 1, TextDifference{"2", 3, "natural", 17, 18}});
+    const std::int64_t run = ledger.begin_run({0, 3, false}, "a", launch, 20);
+    EnvironmentSample sample;
+    sample.utc_ns = 21;
+    sample.load_1min = 0.5;
+    ledger.finish_run(run, {30, {result_of("2", 0), result_of("1", 1)}, {{std::nullopt, "after", sample}}});
+    ledger.end_launch(launch, 40, 137, 1 << 20, "last \"words\"");
+  }
+  const Ledger ledger = Ledger::open_for_reading(file_);
+  ASSERT_EQ(ledger.texts().size(), 2U);
+  const TextRecord text = ledger.texts()[1];
+  EXPECT_EQ(text.prompt_id, "2");
+  EXPECT_EQ(text.tokens, text_of("2").tokens);
+  EXPECT_EQ(text.prompt_tokens, text_of("2").prompt_tokens);
+  EXPECT_EQ(text.round_tokens, text_of("2").round_tokens);
+  EXPECT_EQ(text.distinct_4gram_share, 0.75);
+  EXPECT_TRUE(text.repetitive);
+  EXPECT_EQ(text.digest, digest_tokens(text.tokens));
+  const SittingRecord sitting = ledger.sittings().at(0);
+  EXPECT_EQ(sitting.machine["cpu"], "x");
+  EXPECT_EQ(sitting.prompts_digest, "pd");
+  const LaunchRecord launch = ledger.launches().at(0);
+  EXPECT_EQ(launch.options["threads"], 2);
+  EXPECT_EQ(launch.checkpoint_digest, "digest");
+  EXPECT_EQ(launch.exit_status, 137);
+  EXPECT_EQ(launch.peak_memory_bytes, 1 << 20);
+  EXPECT_EQ(launch.last_words, "last \"words\"");
+  EXPECT_THAT(launch.program, ElementsAre("tare", "worker"));
+  const ValidationRecord validation = ledger.validations().at(0);
+  EXPECT_FALSE(validation.passed());
+  ASSERT_TRUE(validation.first_difference);
+  EXPECT_EQ(validation.first_difference->prompt_id, "2");
+  EXPECT_EQ(validation.first_difference->got, 18);
+  const RunRecord run = ledger.runs().at(0);
+  EXPECT_EQ(run.state, RunState::kFinished);
+  EXPECT_EQ(run.slot, 3);
+  EXPECT_EQ(run.ended_utc_ns, 30);
+  const std::vector<PromptResult> results = ledger.prompt_results(run.id);
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_EQ(results[0].prompt_id, "2");
+  EXPECT_EQ(results[0].rounds.duration_ns, result_of("2", 0).rounds.duration_ns);
+  EXPECT_EQ(results[0].rounds.spun_ns, result_of("2", 0).rounds.spun_ns);
+  EXPECT_EQ(results[0].decode_ns, 600);
+  EXPECT_EQ(results[0].agreed_tokens, 4);
+  const StoredSample sample = ledger.samples().at(0);
+  EXPECT_EQ(sample.run_id, run.id);
+  EXPECT_EQ(sample.sample.load_1min, 0.5);
+  EXPECT_FALSE(sample.sample.frequency_mhz);
+}
+
+TEST_F(LedgerTest, AnotherExperimentIsRefusedWithBothDigests) {
+  { const Ledger ledger = open(); }
+  const Error error = fault_of([&] { (void)Ledger::open_for_writing(file_, identity_of("bbbb")); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("aaaa"), HasSubstr("bbbb"), HasSubstr(kLedgerFile)));
+}
+
+TEST_F(LedgerTest, AFileOfAnotherProgramIsRefused) {
+  execute("CREATE TABLE notes (text)");
+  const Error error = fault_of([&] { (void)open(); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_THAT(error.what(), HasSubstr("no ledger"));
+}
+
+TEST_F(LedgerTest, AnotherVersionIsRefusedWithBothVersions) {
+  { const Ledger ledger = open(); }
+  execute("PRAGMA user_version = 7");
+  EXPECT_THAT(fault_of([&] { (void)open(); }).what(), AllOf(HasSubstr("version 7"), HasSubstr("version 1")));
+}
+
+TEST_F(LedgerTest, AFileThatIsNoDatabaseIsInputNotACrash) {
+  std::ofstream(file_) << std::string(5000, 'x');
+  EXPECT_EQ(fault_of([&] { (void)open(); }).kind(), ErrorKind::kInput);
+  EXPECT_EQ(fault_of([&] { (void)Ledger::open_for_reading(file_); }).kind(), ErrorKind::kInput);
+}
+
+TEST_F(LedgerTest, ADamagedFileIsFoundWhenItIsOpened) {
+  {
+    Ledger ledger = open_with_texts();
+    const std::int64_t launch = begin_launch(ledger, "a");
+    for (std::int64_t slot = 0; slot < 40; ++slot) finished_run(ledger, {0, slot, false}, launch);
+  }
+  std::string bytes = read_text_file(file_);
+  ASSERT_GT(bytes.size(), 40'000U);
+  bytes.replace(16'384, 12'288, std::string(12'288, '\x5a'));
+  std::ofstream(file_, std::ios::binary) << bytes;
+  const Error error = fault_of([&] { (void)Ledger::open_for_reading(file_); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_THAT(error.what(), HasSubstr(kLedgerFile));
+}
+
+TEST_F(LedgerTest, ATruncatedFileIsFoundWhenItIsOpened) {
+  { Ledger ledger = open_with_texts(); }
+  const std::string bytes = read_text_file(file_);
+  std::ofstream(file_, std::ios::binary) << bytes.substr(0, bytes.size() / 2);
+  EXPECT_EQ(fault_of([&] { (void)Ledger::open_for_reading(file_); }).kind(), ErrorKind::kInput);
+}
+
+TEST_F(LedgerTest, AChangedTextIsFoundByItsDigest) {
+  { Ledger ledger = open_with_texts(); }
+  execute("UPDATE texts SET tokens = x'0100000002000000' WHERE prompt_id = '2'");
+  const Ledger ledger = Ledger::open_for_reading(file_);
+  EXPECT_THAT(fault_of([&] { (void)ledger.texts(); }).what(), AllOf(HasSubstr("prompt '2'"), HasSubstr("digest")));
+}
+
+TEST_F(LedgerTest, AMissingLedgerIsInput) {
+  EXPECT_EQ(fault_of([&] { (void)Ledger::open_for_reading(folder_ / "none.sqlite"); }).kind(), ErrorKind::kInput);
+}
+
+TEST_F(LedgerTest, AFolderThatCannotBeWrittenIsTheEnvironment) {
+  // Nobody can make a file in /proc, whoever runs the test.
+  const Error error = fault_of([&] { (void)Ledger::open_for_writing("/proc/ledger.sqlite", identity_of("a")); });
+  EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  EXPECT_THAT(error.what(), HasSubstr("/proc/ledger.sqlite"));
+  EXPECT_EQ(fault_of([&] { (void)RunLock("/proc"); }).kind(), ErrorKind::kEnvironment);
+}
+
+TEST_F(LedgerTest, AReaderCannotWrite) {
+  { Ledger ledger = open_with_texts(); }
+  Ledger ledger = Ledger::open_for_reading(file_);
+  EXPECT_THROW(ledger.store_validation({}), Error);
+}
+
+TEST_F(LedgerTest, ARunIsStoredAsAWholeOrNotAtAll) {
+  Ledger ledger = open_with_texts();
+  const std::int64_t run = ledger.begin_run({0, 0, false}, "a", begin_launch(ledger, "a"), 20);
+  // The second result is of a prompt that has no text: the whole run is refused.
+  EXPECT_THROW(ledger.finish_run(run, {30, {result_of("1", 0), result_of("none", 1)}, {}}), Error);
+  EXPECT_EQ(ledger.runs().at(0).state, RunState::kRunning);
+  EXPECT_THAT(ledger.prompt_results(run), IsEmpty());
+  ledger.finish_run(run, {30, {result_of("1", 0), result_of("2", 1)}, {}});
+  EXPECT_EQ(ledger.prompt_results(run).size(), 2U);
+}
+
+TEST_F(LedgerTest, AFinishedSlotCannotBeMeasuredTwice) {
+  Ledger ledger = open_with_texts();
+  const std::int64_t launch = begin_launch(ledger, "a");
+  finished_run(ledger, {0, 0, false}, launch);
+  EXPECT_THROW((void)ledger.begin_run({0, 0, false}, "a", launch, 50), Error);
+  // Two runs of one slot that were begun together: only one can end.
+  const std::int64_t first = ledger.begin_run({0, 1, false}, "a", launch, 50);
+  const std::int64_t second = ledger.begin_run({0, 1, false}, "a", launch, 50);
+  ledger.finish_run(first, {60, {result_of("1", 0)}, {}});
+  EXPECT_THROW(ledger.finish_run(second, {60, {result_of("1", 0)}, {}}), Error);
+  EXPECT_THAT(ledger.finished_runs(), ElementsAre(RunKey{0, 0, false}, RunKey{0, 1, false}));
+}
+
+TEST_F(LedgerTest, AWarmUpHasAKeyOfItsOwn) {
+  Ledger ledger = open_with_texts();
+  const std::int64_t launch = begin_launch(ledger, "a");
+  finished_run(ledger, {0, 0, true}, launch);
+  finished_run(ledger, {0, 0, false}, launch);
+  EXPECT_THAT(ledger.finished_runs(), ElementsAre(RunKey{0, 0, true}, RunKey{0, 0, false}));
+  EXPECT_THAT(ledger.complete_blocks(2), IsEmpty());
+  EXPECT_THAT(ledger.complete_blocks(1), ElementsAre(0));
+}
+
+TEST_F(LedgerTest, AnInterruptedBlockIsMarkedAndMeasuredAgainUnderAnotherAttempt) {
+  Ledger ledger = open_with_texts();
+  const std::int64_t launch = begin_launch(ledger, "a");
+  for (std::int64_t slot = 0; slot < 2; ++slot) finished_run(ledger, {0, slot, false}, launch);
+  finished_run(ledger, {1, 0, true}, launch);
+  finished_run(ledger, {1, 0, false}, launch);
+  (void)ledger.begin_run({1, 1, false}, "a", launch, 50);
+  EXPECT_THAT(ledger.interrupt_incomplete_blocks(2, "stopped"), ElementsAre(1));
+  EXPECT_THAT(ledger.finished_runs(), ElementsAre(RunKey{0, 0, false}, RunKey{0, 1, false}));
+  EXPECT_THAT(ledger.complete_blocks(2), ElementsAre(0));
+  for (const RunRecord& run : ledger.runs()) {
+    if (run.block == 0) continue;
+    EXPECT_EQ(run.state, RunState::kInterrupted);
+    EXPECT_EQ(run.reason, "stopped");
+    const std::size_t kept = run.slot == 0 ? 2 : 0;
+    EXPECT_EQ(ledger.prompt_results(run.id).size(), kept) << "what was measured is kept";
+  }
+  EXPECT_THAT(ledger.interrupt_incomplete_blocks(2, "again"), IsEmpty());
+  for (std::int64_t slot = 0; slot < 2; ++slot) finished_run(ledger, {1, slot, false}, launch);
+  EXPECT_EQ(ledger.runs().back().attempt, 2);
+  EXPECT_THAT(ledger.complete_blocks(2), ElementsAre(0, 1));
+}
+
+TEST_F(LedgerTest, AFailedRunKeepsItsReasonAndLeavesTheSlotFree) {
+  Ledger ledger = open_with_texts();
+  const std::int64_t launch = begin_launch(ledger, "a");
+  const std::int64_t run = ledger.begin_run({0, 0, false}, "a", launch, 20);
+  ledger.fail_run(run, 30, "worker died");
+  EXPECT_EQ(ledger.runs().at(0).state, RunState::kFailed);
+  EXPECT_EQ(ledger.runs().at(0).reason, "worker died");
+  finished_run(ledger, {0, 0, false}, launch);
+  EXPECT_THROW(ledger.fail_run(run, 40, "twice"), Error);
+}
+
+TEST_F(LedgerTest, AnExcludedRunStaysInItsCompleteBlock) {
+  Ledger ledger = open_with_texts();
+  const std::int64_t launch = begin_launch(ledger, "a");
+  const std::int64_t run = finished_run(ledger, {0, 0, false}, launch);
+  ledger.exclude_run(run, "another daemon was running");
+  EXPECT_EQ(ledger.runs().at(0).state, RunState::kExcluded);
+  EXPECT_THAT(ledger.complete_blocks(1), ElementsAre(0));
+  EXPECT_THROW((void)ledger.begin_run({0, 0, false}, "a", launch, 50), Error);
+}
+
+TEST_F(LedgerTest, TextsAreWrittenOnce) {
+  Ledger ledger = open_with_texts();
+  EXPECT_NO_THROW(ledger.store_texts({text_of("1"), text_of("2")}));
+  TextRecord other = text_of("2");
+  other.tokens.back() = 6;
+  const Error error = fault_of([&] { ledger.store_texts({text_of("1"), other}); });
+  EXPECT_THAT(error.what(), HasSubstr("prompt '2'"));
+  EXPECT_THROW(ledger.store_texts({text_of("1")}), Error);
+}
+
+// A child begins a transaction, writes a part of it, and is killed: the ledger is as before.
+TEST_F(LedgerTest, AKilledWriterLeavesNothingHalfWritten) {
+  {
+    Ledger ledger = open_with_texts();
+    finished_run(ledger, {0, 0, false}, begin_launch(ledger, "a"));
+  }
+  std::array<int, 2> pipe_ends{};
+  ASSERT_EQ(::pipe(pipe_ends.data()), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    sqlite3* handle = nullptr;
+    // A cache of one page makes SQLite write into the file before the commit, with a journal beside it.
+    const bool written = sqlite3_open(file_.c_str(), &handle) == SQLITE_OK &&
+                         sqlite3_exec(handle,
+                                      "PRAGMA cache_size = 1; BEGIN IMMEDIATE; UPDATE runs SET state = 'failed'; "
+                                      "DELETE FROM rounds; UPDATE texts SET outcome = hex(zeroblob(20000));",
+                                      nullptr, nullptr, nullptr) == SQLITE_OK;
+    const char done = written ? 'y' : 'n';
+    (void)!::write(pipe_ends[1], &done, 1);
+    ::pause();
+    ::_exit(0);
+  }
+  char done = 0;
+  ASSERT_EQ(::read(pipe_ends[0], &done, 1), 1);
+  EXPECT_EQ(done, 'y');
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ::close(pipe_ends[0]);
+  ::close(pipe_ends[1]);
+  ASSERT_TRUE(std::filesystem::exists(file_.string() + "-journal")) << "the child was to be in the middle";
+  const Ledger ledger = Ledger::open_for_reading(file_);
+  EXPECT_EQ(ledger.runs().at(0).state, RunState::kFinished);
+  EXPECT_EQ(ledger.prompt_results(ledger.runs().at(0).id).at(0).rounds.size(), 3U);
+  EXPECT_EQ(ledger.texts().at(0).outcome, "length");
+}
+
+TEST_F(LedgerTest, ALedgerBegunAndKilledBeforeItsTablesIsMadeAnew) {
+  std::ofstream(file_).flush();  // what SQLite leaves after a rollback of the first transaction
+  const Ledger ledger = open();
+  EXPECT_EQ(ledger.identity().digest, "aaaa");
+}
+
+TEST_F(LedgerTest, ASecondRunOnOneDirectoryIsRefusedNamingTheFirst) {
+  const RunLock lock(folder_);
+  const Error error = fault_of([&] { (void)RunLock(folder_); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_THAT(error.what(), HasSubstr(std::to_string(::getpid())));
+}
+
+TEST_F(LedgerTest, TheLockIsFreeAgainAfterwards) {
+  { const RunLock lock(folder_); }
+  EXPECT_NO_THROW((void)RunLock(folder_));
+  RunLock first(folder_);
+  const RunLock moved = std::move(first);
+  EXPECT_THROW((void)RunLock(folder_), Error);
+}
+
+TEST_F(LedgerTest, ARecordedRoundCostsFewBytes) {
+  constexpr std::size_t kRounds = 100;
+  {
+    Ledger ledger = open_with_texts();
+    const std::int64_t launch = begin_launch(ledger, "a");
+    for (std::int64_t slot = 0; slot < 50; ++slot) {
+      PromptResult result = result_of("1", 0);
+      result.rounds = {std::vector<std::int64_t>(kRounds, 1'500'000), std::vector<std::int64_t>(kRounds, 1),
+                       std::vector<std::int64_t>(kRounds, 0)};
+      const std::int64_t run = ledger.begin_run({0, slot, false}, "a", launch, 20);
+      ledger.finish_run(run, {30, {result}, {}});
+    }
+  }
+  EXPECT_LT(std::filesystem::file_size(file_), 50U * kRounds * 6 + 200'000);
+}
+
+TEST(Packing, CountsSurvive) {
+  const std::vector<std::int64_t> values = {0, 1, 127, 128, 16383, 16384, 1'500'000, INT64_MAX};
+  EXPECT_EQ(unpack_counts(pack_counts(values)), values);
+  EXPECT_EQ(pack_counts(std::vector<std::int64_t>{127}).size(), 1U);
+  EXPECT_EQ(pack_counts(std::vector<std::int64_t>{128}), std::string("\x80\x01"));
+  EXPECT_THAT(unpack_counts(""), IsEmpty());
+  EXPECT_THROW((void)pack_counts(std::vector<std::int64_t>{-1}), Error);
+}
+
+TEST(Packing, BrokenBytesAreRefused) {
+  EXPECT_THROW((void)unpack_counts("\x80"), Error);
+  EXPECT_THROW((void)unpack_counts(std::string(10, '\xff')), Error);
+  EXPECT_THROW((void)unpack_tokens("abc"), Error);
+}
+
+TEST(Packing, TokensAreLittleEndianInt32) {
+  EXPECT_EQ(pack_tokens(std::vector<std::int32_t>{1, -1}), std::string("\x01\0\0\0\xff\xff\xff\xff", 8));
+  const std::vector<std::int32_t> tokens = {INT32_MIN, -1, 0, 4095, INT32_MAX};
+  EXPECT_EQ(unpack_tokens(pack_tokens(tokens)), tokens);
+}
+
+}  // namespace
+}  // namespace tare::harness
