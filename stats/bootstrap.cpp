@@ -129,6 +129,7 @@ std::vector<double> random_ratios(const std::vector<Totals>& rows, const Bootstr
 double jackknife_acceleration(const std::vector<Totals>& rows, const Totals& total) {
   if (rows.size() < 2) return 0;
   std::vector<double> left_out;
+  left_out.reserve(rows.size());
   for (const Totals& row : rows) left_out.push_back(total.without(row).ratio());
   const double mean = moments(left_out).mean;
   double squares = 0;
@@ -257,6 +258,7 @@ Estimate delta_ratio(const PromptTotals& baseline, const PromptTotals& arm, doub
   warn_of_few_prompts(estimate, rows.size());
   if (rows.size() < 2) return estimate;
   std::vector<double> influence;
+  influence.reserve(rows.size());
   for (const Totals& row : rows) {
     influence.push_back(count * (row.arm_numerator / total.arm_numerator - row.arm_denominator / total.arm_denominator -
                                  row.baseline_numerator / total.baseline_numerator +

@@ -1,9 +1,7 @@
 // Per-prompt paired bootstrap of a ratio of totals: prompts are drawn with replacement, both arms with the same draw,
-// and
-//   theta = (sum N_B / sum D_B) / (sum N_A / sum D_A)
-// is formed anew. It speaks about prompts given the launches that were run: conditional on these launches, and too
-// narrow as soon as launches differ among themselves (a launch sd of 0.1 % makes 95 % cover 62 % in one block of 80
-// prompts).
+// and theta = (sum N_B / sum D_B) / (sum N_A / sum D_A) is formed anew. It speaks about prompts given the launches that
+// were run: conditional on these launches, and too narrow as soon as launches differ among themselves (a launch sd of
+// 0.1 % makes 95 % cover about two thirds in one block of 80 prompts).
 //
 // Percentile bounds: quantiles (type 7) of theta*. BCa (Efron 1987): levels Phi(z0 + (z0 + z) / (1 - a (z0 + z))), z0
 // from the share of theta* below theta (ties count half), a from the jackknife. Draws come from Philox keyed by (seed,

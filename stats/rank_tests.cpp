@@ -38,9 +38,11 @@ double smallest_p(std::size_t used) {
 // Twice the mid-ranks of |difference|: whole numbers also for ties.
 std::vector<std::size_t> doubled_ranks(const std::vector<double>& differences) {
   std::vector<double> sizes;
+  sizes.reserve(differences.size());
   for (const double difference : differences) sizes.push_back(std::abs(difference));
   std::sort(sizes.begin(), sizes.end());
   std::vector<std::size_t> ranks;
+  ranks.reserve(differences.size());
   for (const double difference : differences) {
     const auto [first, last] = std::equal_range(sizes.begin(), sizes.end(), std::abs(difference));
     ranks.push_back(static_cast<std::size_t>((first - sizes.begin()) + (last - sizes.begin()) + 1));

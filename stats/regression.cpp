@@ -198,6 +198,7 @@ void warn_of_order(std::span<const Run> runs, const std::vector<double>& positio
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return positions[a] < positions[b]; });
   std::vector<int> sequence;
+  sequence.reserve(order.size());
   for (const std::size_t r : order) sequence.push_back(runs[r].arm);
   const int degree = balanced_degree(sequence, arms, 3);
   if (degree >= 1) return;
