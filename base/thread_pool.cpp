@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -17,9 +19,12 @@
 namespace tare {
 namespace {
 
-// How long a worker spins before it sleeps. A decode round's next loop follows within microseconds; a sleeping worker
-// costs a wake-up of 50 us and more. 20,000 pauses are about 0.3 ms.
+// How long a thread spins before it sleeps (a worker) or yields (the caller). A decode round's next loop follows within
+// microseconds; waking a sleeper costs 50 us and more. 20,000 pauses are about 0.3 ms.
 constexpr int kSpins = 20'000;
+
+// Pieces that one thread's share is cut into: enough that little is left to wait for when a thread is late.
+constexpr std::size_t kPiecesPerThread = 8;
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -29,15 +34,41 @@ void pause_briefly() {
 #endif
 }
 
+// One thread's unclaimed pieces of one loop, in one word so that claiming is one compare-and-swap. A claim that comes
+// late, when the loop is over, fails: the generation has moved on.
+struct alignas(64) Share {
+  std::atomic<std::uint64_t> word{0};  // generation (32 bits), end (16), next (16)
+
+  static std::uint64_t pack(std::uint32_t generation, std::size_t next, std::size_t end) {
+    return std::uint64_t{generation} << 32 | std::uint64_t{end} << 16 | std::uint64_t{next};
+  }
+
+  // The owner takes from the front, which is the order of memory; others take from the back.
+  std::optional<std::size_t> claim(std::uint32_t generation, bool owner) {
+    std::uint64_t seen = word.load(std::memory_order_acquire);
+    while (true) {
+      const std::size_t next = seen & 0xFFFFU;
+      const std::size_t end = seen >> 16 & 0xFFFFU;
+      if (static_cast<std::uint32_t>(seen >> 32) != generation || next >= end) return std::nullopt;
+      const std::uint64_t taken = owner ? pack(generation, next + 1, end) : pack(generation, next, end - 1);
+      if (word.compare_exchange_weak(seen, taken, std::memory_order_acq_rel, std::memory_order_acquire))
+        return owner ? next : end - 1;
+    }
+  }
+};
+
 }  // namespace
 
 struct ThreadPool::State {
   using Body = std::function<void(int, std::size_t, std::size_t)>;
 
-  int size = 1;
+  explicit State(int threads) : size(threads), shares(static_cast<std::size_t>(threads)) {}
+
+  const int size;
   std::vector<std::thread> threads;
-  std::atomic<std::size_t> generation{0};  // a new loop has begun when it changes
-  std::atomic<int> running{0};             // workers not yet done with the current loop
+  std::vector<Share> shares;
+  std::atomic<std::uint32_t> generation{0};  // a new loop has begun when it changes
+  std::atomic<std::size_t> unfinished{0};    // pieces of the loop in hand
   std::atomic<int> sleeping{0};
   std::atomic<bool> stop{false};
   std::mutex mutex;
@@ -45,49 +76,63 @@ struct ThreadPool::State {
   std::mutex failure_mutex;
   std::exception_ptr failure;
 
+  // The loop in hand. Written before its shares are published and not before every piece of the last one is finished,
+  // so whoever holds a claimed piece reads its own loop's values.
   const Body* body = nullptr;
   std::size_t count = 0;
   std::size_t grain = 1;
+  std::size_t units = 0;   // of `grain` items
+  std::size_t pieces = 0;  // in each share
 
-  void run_share(int thread) noexcept {
-    const std::size_t units = (count + grain - 1) / grain;
-    const auto position = static_cast<std::size_t>(thread);
-    const auto shares = static_cast<std::size_t>(size);
-    const std::size_t begin = std::min(count, units * position / shares * grain);
-    const std::size_t end = std::min(count, units * (position + 1) / shares * grain);
-    if (begin >= end) return;
-    try {
-      (*body)(thread, begin, end);
-    } catch (...) {
-      const std::lock_guard lock(failure_mutex);
-      if (!failure) failure = std::current_exception();
+  void run_piece(int thread, std::size_t share, std::size_t piece) noexcept {
+    const auto total = static_cast<std::size_t>(size) * pieces;
+    const std::size_t index = share * pieces + piece;
+    const std::size_t begin = std::min(count, units * index / total * grain);
+    const std::size_t end = std::min(count, units * (index + 1) / total * grain);
+    if (begin < end) {
+      try {
+        (*body)(thread, begin, end);
+      } catch (...) {
+        const std::lock_guard lock(failure_mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    }
+    unfinished.fetch_sub(1, std::memory_order_release);
+  }
+
+  void run_loop(int thread, std::uint32_t loop) {
+    const auto own = static_cast<std::size_t>(thread);
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      const std::size_t share = (own + i) % shares.size();
+      while (const std::optional<std::size_t> piece = shares[share].claim(loop, i == 0))
+        run_piece(thread, share, *piece);
     }
   }
 
-  void wait_for_loop(std::size_t seen) {
+  std::uint32_t wait_for_loop(std::uint32_t seen) {
     for (int spin = 0; spin < kSpins; ++spin) {
-      if (generation.load(std::memory_order_acquire) != seen) return;
+      const std::uint32_t now = generation.load(std::memory_order_acquire);
+      if (now != seen) return now;
       pause_briefly();
     }
     std::unique_lock lock(mutex);
     sleeping.fetch_add(1, std::memory_order_seq_cst);
     wake.wait(lock, [&] { return generation.load(std::memory_order_seq_cst) != seen; });
     sleeping.fetch_sub(1, std::memory_order_seq_cst);
+    return generation.load(std::memory_order_acquire);
   }
 
   void work(int thread) {
-    std::size_t seen = 0;
+    std::uint32_t seen = 0;
     while (true) {
-      wait_for_loop(seen);
-      ++seen;
+      seen = wait_for_loop(seen);
       if (stop.load(std::memory_order_acquire)) return;
-      run_share(thread);
-      running.fetch_sub(1, std::memory_order_release);
+      run_loop(thread, seen);
     }
   }
 
-  void begin_loop() {
-    generation.fetch_add(1, std::memory_order_seq_cst);
+  void announce(std::uint32_t loop) {
+    generation.store(loop, std::memory_order_seq_cst);
     if (sleeping.load(std::memory_order_seq_cst) > 0) {
       const std::lock_guard lock(mutex);
       wake.notify_all();
@@ -95,15 +140,15 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
+ThreadPool::ThreadPool(int threads) {
   if (threads < 1) throw input_error("cpu.threads", fmt::format("must be at least 1, is {}", threads));
-  state_->size = threads;
+  state_ = std::make_unique<State>(threads);
   try {
     for (int thread = 1; thread < threads; ++thread)
       state_->threads.emplace_back([state = state_.get(), thread] { state->work(thread); });
   } catch (const std::system_error& failure) {
     state_->stop.store(true);
-    state_->begin_loop();
+    state_->announce(1);
     for (std::thread& thread : state_->threads) thread.join();
     throw Error(ErrorKind::kEnvironment, fmt::format("cannot start {} threads: {}", threads, failure.what()),
                 "cpu.threads");
@@ -112,7 +157,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
 
 ThreadPool::~ThreadPool() {
   state_->stop.store(true, std::memory_order_release);
-  state_->begin_loop();
+  state_->announce(state_->generation.load() + 1);
   for (std::thread& thread : state_->threads) thread.join();
 }
 
@@ -124,15 +169,19 @@ void ThreadPool::parallel_for(std::size_t count, std::size_t grain,
                               const std::function<void(int, std::size_t, std::size_t)>& body) {
   if (count == 0) return;
   State& state = *state_;
+  if (state.threads.empty()) return body(0, 0, count);
   state.body = &body;
   state.count = count;
   state.grain = std::max<std::size_t>(grain, 1);
-  if (!state.threads.empty()) {
-    state.running.store(state.size - 1, std::memory_order_relaxed);
-    state.begin_loop();
-  }
-  state.run_share(0);
-  for (int spin = 0; state.running.load(std::memory_order_acquire) > 0; ++spin) {
+  state.units = (count + state.grain - 1) / state.grain;
+  const std::size_t shares = state.shares.size();
+  state.pieces = std::clamp<std::size_t>((state.units + shares - 1) / shares, 1, kPiecesPerThread);
+  state.unfinished.store(shares * state.pieces, std::memory_order_relaxed);
+  const std::uint32_t loop = state.generation.load(std::memory_order_relaxed) + 1;
+  for (Share& share : state.shares) share.word.store(Share::pack(loop, 0, state.pieces), std::memory_order_release);
+  state.announce(loop);
+  state.run_loop(0, loop);
+  for (int spin = 0; state.unfinished.load(std::memory_order_acquire) > 0; ++spin) {
     if (spin < kSpins) {
       pause_briefly();
     } else {

@@ -1,5 +1,7 @@
-// A fixed set of threads that run one loop at a time, made for short loops (tens of microseconds): workers spin for a
-// while before they sleep. The caller takes part, so a pool of 1 has no threads of its own and no hand-over at all.
+// A fixed set of threads that run one loop at a time, made for short loops (a few microseconds): workers spin for a
+// while before they sleep, and a loop never waits for a worker that the system has not scheduled, unless that worker
+// has already begun a piece of it. The caller takes part, so a pool of 1 has no threads of its own and no hand-over at
+// all.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +20,11 @@ class ThreadPool {
 
   [[nodiscard]] int size() const;
 
-  // Calls body(thread, begin, end) once a thread with the thread's contiguous share of [0, count): shares differ by at
-  // most one unit of `grain` items. Returns when all are done. An exception of any body is rethrown here.
-  // The split depends on (count, grain, size()) only.
+  // Calls body(thread, begin, end) for pieces that cover [0, count) and begin at multiples of `grain`; `thread` in
+  // 0..size()-1 names the thread that runs it, one piece at a time. Returns when all are done. An exception of any
+  // piece is rethrown here. The pieces depend on (count, grain, size()) only. Each thread owns a contiguous share of
+  // them and begins there, so a loop repeated over the same data finds it in the same caches; who is done early takes
+  // over pieces of the others, so which thread runs a piece may differ from run to run.
   void parallel_for(std::size_t count, std::size_t grain,
                     const std::function<void(int thread, std::size_t begin, std::size_t end)>& body);
 

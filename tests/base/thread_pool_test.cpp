@@ -35,6 +35,35 @@ TEST(ThreadPool, SharesBeginAtMultiplesOfTheGrain) {
   EXPECT_EQ(odd.load(), 0);
 }
 
+TEST(ThreadPool, OneThreadIsInvolvedInOnePieceAtATime) {
+  ThreadPool pool(3);
+  std::vector<std::atomic<int>> inside(3);
+  std::atomic<int> overlaps{0};
+  for (int loop = 0; loop < 200; ++loop)
+    pool.parallel_for(50, 1, [&](int thread, std::size_t, std::size_t) {
+      std::atomic<int>& mine = inside[static_cast<std::size_t>(thread)];
+      overlaps += mine.fetch_add(1) == 0 ? 0 : 1;
+      mine.fetch_sub(1);
+    });
+  EXPECT_EQ(overlaps.load(), 0);
+}
+
+TEST(ThreadPool, AThreadThatIsHeldUpDoesNotHoldUpPiecesItHasNotBegun) {
+  ThreadPool pool(2);
+  std::atomic<bool> release{false};
+  std::atomic<std::size_t> done{0};
+  // The piece of item 0 waits until all others are done: only another thread can have done those of its share.
+  pool.parallel_for(16, 1, [&](int, std::size_t begin, std::size_t end) {
+    if (begin == 0) {
+      while (done.load() + (end - begin) < 16) std::this_thread::yield();
+      release = true;
+    }
+    done += end - begin;
+  });
+  EXPECT_TRUE(release.load());
+  EXPECT_EQ(done.load(), 16U);
+}
+
 TEST(ThreadPool, RunsManyLoopsAndWakesAfterSleep) {
   ThreadPool pool(2);
   std::atomic<std::size_t> sum{0};
