@@ -102,7 +102,7 @@ Table arm_table(const Findings& findings) {
     const std::string& options = arm.options_differing_json;
     const bool same = i == 0 || options.empty() || options == "{}";
     table.rows.push_back({.cells = {{name},
-                                    {same ? (i == 0 ? "as listed below" : "none") : running_text(options), !same},
+                                    {same ? (i == 0 ? "the baseline\u2019s own" : "none") : running_text(options), !same},
                                     {arm.program.empty() ? "tare worker" : visible_text(arm.program), true},
                                     {build.empty() ? kNotAvailable : join(build, ", ")},
                                     {checkpoint.empty() ? kNotAvailable : join(checkpoint, ", ")},
