@@ -1,5 +1,6 @@
 #include "harness/driver/launch.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -15,6 +16,20 @@ std::vector<std::string> argv_of(const Experiment& experiment, const Arm& arm, c
   std::vector<std::string> argv = resolve_program(experiment, arm);
   if (argv.empty()) argv = {own_program, "worker"};
   return argv;
+}
+
+// The files of a model must not change within an experiment: better to stop now than to find it in the analysis.
+void refuse_changed_checkpoint(const Ledger& ledger, std::int64_t id, const std::string& model,
+                               const std::string& digest) {
+  for (const LaunchRecord& earlier : ledger.launches()) {
+    if (earlier.id == id || earlier.model != model || earlier.checkpoint_digest.empty()) continue;
+    if (earlier.checkpoint_digest != digest)
+      throw Error(ErrorKind::kInvalid,
+                  fmt::format("its content changed since launch {}: digest {} then, {} now", earlier.id,
+                              earlier.checkpoint_digest, digest),
+                  model, "what was measured before belongs to another model; start again in another directory");
+    return;
+  }
 }
 
 }  // namespace
@@ -37,6 +52,7 @@ Launch::Launch(const Experiment& experiment, const Arm& arm, const std::string& 
     const std::string model = resolve(experiment, arm.model);
     opened_ = worker_.open({model, arm.options, experiment.pinned_cores});
     ledger.describe_launch(id_, opened_.options, worker_.hello().build, opened_.checkpoint_digest, model);
+    refuse_changed_checkpoint(ledger, id_, model, opened_.checkpoint_digest);
   } catch (...) {
     record_end();
     throw;

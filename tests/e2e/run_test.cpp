@@ -133,6 +133,24 @@ TEST_F(Run, RefusesTheDirectoryOfAnotherExperiment) {
   EXPECT_THAT(result.err, HasSubstr("experiment"));
 }
 
+TEST_F(Run, StopsWhenTheModelsFilesChangeInTheMiddle) {
+  const std::filesystem::path model = folder_ / "model";
+  std::filesystem::copy(source("models/embedded"), model);
+  Json experiment = small_experiment();
+  experiment["model"] = model.string();
+  experiment["schedule"]["blocks"] = 40;  // more than is reached before the change
+  const std::string file = write(experiment);
+  Running running({tare(), "run", file, "--out", "out"}, folder_);
+  ASSERT_TRUE(running.says("measurement", 60s)) << running.err_so_far();
+  std::fstream weights(model / "model-00002-of-00002.safetensors", std::ios::binary | std::ios::in | std::ios::out);
+  weights.seekp(-100, std::ios::end);
+  weights.put('\x3c');
+  weights.close();
+  const Finished result = running.wait();
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("its content changed since launch"));
+}
+
 TEST_F(Run, ReportsADeadWorkerAndKeepsFinishedBlocks) {
   Json experiment = small_experiment();
   experiment["arms"][1] = {{"name", "shim"}, {"program", {source("tests/harness/shims/worker_shim.py"), "die-at-run"}}};
