@@ -145,7 +145,7 @@ std::string markdown_code(std::string_view text) {
 }
 
 std::string csv_field(std::string_view text) {
-  const std::string visible = made_visible(text, "\n\r\t");
+  std::string visible = made_visible(text, "\n\r\t");
   if (visible.find_first_of(",\"\n\r") == std::string::npos) return visible;
   std::string out = "\"";
   for (const char c : visible) {

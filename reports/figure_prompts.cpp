@@ -79,8 +79,9 @@ std::string data_of(const std::string& arm, const std::vector<Point>& points,
 void draw_key(PlotScript& script, const std::vector<std::string>& categories) {
   const auto columns = static_cast<std::size_t>((kWidth - 16) / kKeyColumn);
   for (std::size_t c = 0; c < categories.size(); ++c) {
+    const std::size_t row = c / columns;
     const double x = 14 + kKeyColumn * static_cast<double>(c % columns);
-    const double y = 18 + kKeyLine * static_cast<double>(c / columns);
+    const double y = 18 + kKeyLine * static_cast<double>(row);
     script.line(fmt::format("set label '' at screen {:.5f},{:.5f} point pt {} ps 0.7 lc rgb '{}'", x / kWidth,
                             1.0 - y / script.height(), point_type(c), series_colour(c).light));
     script.label(x + 14, y, category_name(categories[c]), {.room = kKeyColumn - 24});
@@ -169,7 +170,8 @@ Plot prompts_plot(const Findings& findings) {
       findings.effect_measure < findings.measures.size() ? visible_text(findings.measures[findings.effect_measure].name)
                                                          : std::string("the measure"));
   const auto columns = static_cast<std::size_t>((kWidth - 16) / kKeyColumn);
-  const double key = 8 + kKeyLine * static_cast<double>((categories.size() + columns - 1) / columns);
+  const std::size_t key_rows = (categories.size() + columns - 1) / columns;
+  const double key = 8 + kKeyLine * static_cast<double>(key_rows);
   const double panel = kHeadingHeight + kPanelHeight + kAxisHeight;
   PlotScript script(plot.name, kWidth, key + panel * static_cast<double>(arms.size()) + kLabelHeight);
   for (std::size_t i = 0; i < arms.size(); ++i) {

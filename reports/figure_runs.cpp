@@ -160,8 +160,9 @@ void draw_key(PlotScript& script, const Findings& findings) {
   const auto columns = static_cast<std::size_t>((kWidth - 16) / kKeyColumn);
   std::size_t place = 0;
   const auto entry = [&](int type, double size, Colour colour, const std::string& text) {
+    const std::size_t row = place / columns;
     const double x = 14 + kKeyColumn * static_cast<double>(place % columns);
-    const double y = kKeyTop + 10 + kKeyLine * static_cast<double>(place / columns);
+    const double y = kKeyTop + 10 + kKeyLine * static_cast<double>(row);
     script.line(fmt::format("set label '' at screen {:.5f},{:.5f} point pt {} ps {} lw 1.2 lc rgb '{}'", x / kWidth,
                             1.0 - y / script.height(), type, size, colour.light));
     script.label(x + 14, y, text, {.room = kKeyColumn - 24});
@@ -174,7 +175,8 @@ void draw_key(PlotScript& script, const Findings& findings) {
 
 double key_height(const Findings& findings) {
   const auto columns = static_cast<std::size_t>((kWidth - 16) / kKeyColumn);
-  return kKeyTop + kKeyLine * static_cast<double>((findings.arms.size() + 1 + columns - 1) / columns);
+  const std::size_t rows = (findings.arms.size() + 1 + columns - 1) / columns;
+  return kKeyTop + kKeyLine * static_cast<double>(rows);
 }
 
 }  // namespace

@@ -101,13 +101,14 @@ Table arm_table(const Findings& findings) {
     if (!arm.display_name.empty() && arm.display_name != arm.name) name += " = " + visible_text(arm.name);
     const std::string& options = arm.options_differing_json;
     const bool same = i == 0 || options.empty() || options == "{}";
-    table.rows.push_back({.cells = {{name},
-                                    {same ? (i == 0 ? "the baseline\u2019s own" : "none") : running_text(options), !same},
-                                    {arm.program.empty() ? "tare worker" : visible_text(arm.program), true},
-                                    {build.empty() ? kNotAvailable : join(build, ", ")},
-                                    {checkpoint.empty() ? kNotAvailable : join(checkpoint, ", ")},
-                                    {count_text(arm.launch_count)},
-                                    {bytes_text(arm.peak_memory_bytes)}}});
+    table.rows.push_back(
+        {.cells = {{name},
+                   {same ? (i == 0 ? "the baseline\u2019s own" : "none") : running_text(options), !same},
+                   {arm.program.empty() ? "tare worker" : visible_text(arm.program), true},
+                   {build.empty() ? kNotAvailable : join(build, ", ")},
+                   {checkpoint.empty() ? kNotAvailable : join(checkpoint, ", ")},
+                   {count_text(arm.launch_count)},
+                   {bytes_text(arm.peak_memory_bytes)}}});
   }
   table.said_when_empty = "No arm was measured.";
   return table;
