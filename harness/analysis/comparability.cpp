@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -37,6 +38,12 @@ std::string difference_text(const TextDifference& difference) {
                      difference.what, difference.wanted, difference.got);
 }
 
+// Controls are named "control: what is wrong with their texts".
+std::string control_name(const ValidationRecord& record) {
+  constexpr std::string_view kPrefix = "control: ";
+  return record.name.starts_with(kPrefix) ? record.name.substr(kPrefix.size()) : record.name;
+}
+
 // The last record of each name, validations and controls apart: a sitting validates anew.
 std::vector<ValidationRecord> latest(const std::vector<ValidationRecord>& validations) {
   std::map<std::pair<bool, std::string>, ValidationRecord> by_name;
@@ -52,11 +59,11 @@ void judge_validation(const Gathered& gathered, reports::Validity& validity, Jud
   for (const ValidationRecord& record : latest(gathered.validations)) {
     if (record.is_control) {
       const std::string detail = record.first_difference ? difference_text(*record.first_difference) : "";
-      validity.controls.push_back({record.name, record.passed(), detail});
+      validity.controls.push_back({control_name(record), record.passed(), detail});
       if (!record.passed())
         judgement.refuse("control_not_caught",
                          fmt::format("the positive control '{}' was not caught: {} of {} wrong texts passed as right",
-                                     record.name, record.prompts_equal, record.prompts));
+                                     control_name(record), record.prompts_equal, record.prompts));
       continue;
     }
     validated = true;

@@ -23,13 +23,14 @@ using reports::Severity;
 constexpr int kResamples = 10'000;  // of the per-prompt bootstrap: its own error is then below 1 % of the half width
 constexpr double kPercent = 100;
 
-// Remarks on a number that is right as it stands; all other warnings weaken one.
+// Remarks on a number that is right as it stands are notes; all other warnings weaken one.
 Severity severity_of(stats::WarningCode code) {
   switch (code) {
     case stats::WarningCode::kOneBlock:
     case stats::WarningCode::kBcaFellBack:
     case stats::WarningCode::kPromptSpreadDominates:
     case stats::WarningCode::kLaunchSpreadDominates:
+    case stats::WarningCode::kTwoWayFloor:
     case stats::WarningCode::kZerosDropped:
       return Severity::kNote;
     default:
@@ -37,15 +38,14 @@ Severity severity_of(stats::WarningCode code) {
   }
 }
 
-void add_warnings(const std::vector<stats::Warning>& from, const std::string& about,
-                  std::vector<reports::Warning>& to) {
+// Each warning once: several intervals may say the same.
+void add_warnings(const std::vector<stats::Warning>& from, std::vector<reports::Warning>& to) {
   for (const stats::Warning& warning : from) {
-    reports::Warning added{severity_of(warning.code), std::string(stats::warning_name(warning.code)), warning.text,
-                           about};
+    const std::string code(stats::warning_name(warning.code));
     const bool known = std::any_of(to.begin(), to.end(), [&](const reports::Warning& other) {
-      return other.code == added.code && other.text == added.text && other.about == added.about;
+      return other.code == code && other.text == warning.text;
     });
-    if (!known) to.push_back(std::move(added));
+    if (!known) to.push_back({severity_of(warning.code), code, warning.text, ""});
   }
 }
 
@@ -147,26 +147,26 @@ std::optional<reports::KnownTruth> known_truth(const Gathered& gathered, std::si
                   static_cast<double>(total_ns) * 1e-9, runs_of_arm)};
 }
 
-reports::Effect effect_of(const stats::Analysis& analysis, const stats::ArmComparison& comparison,
-                          const std::string& arm_name, bool by_prompt, double level) {
+reports::Effect effect_of(const stats::Analysis& analysis, const stats::ArmComparison& comparison, bool by_prompt,
+                          double level) {
   reports::Effect effect;
   effect.arm = static_cast<std::size_t>(comparison.arm);
   effect.estimate_log = comparison.runs.log_effect;
   effect.intervals = intervals_of(analysis, comparison, by_prompt, level);
   effect.p = comparison.runs.p_value.value_or(kMissing);
-  add_warnings(comparison.runs.warnings, arm_name, effect.warnings);
+  add_warnings(comparison.runs.warnings, effect.warnings);
   if (!by_prompt) return effect;
-  add_warnings(comparison.prompts.warnings, arm_name, effect.warnings);
-  add_warnings(comparison.two_way.warnings, arm_name, effect.warnings);
+  add_warnings(comparison.prompts.warnings, effect.warnings);
+  add_warnings(comparison.two_way.warnings, effect.warnings);
   return effect;
 }
 
-void add_verdict(const stats::VerdictResult& verdict, const std::string& arm_name, reports::Effect& effect) {
+void add_verdict(const stats::VerdictResult& verdict, reports::Effect& effect) {
   effect.p_adjusted = verdict.adjusted_p_value.value_or(kMissing);
   effect.in_family = true;
   effect.verdict = std::string(stats::verdict_name(verdict.verdict));
   effect.difference_shown = verdict.difference_shown;
-  add_warnings(verdict.warnings, arm_name, effect.warnings);
+  add_warnings(verdict.warnings, effect.warnings);
 }
 
 std::optional<double> fraction_of(const std::optional<double>& percent) {
@@ -301,15 +301,18 @@ void add_measure(const Gathered& gathered, std::size_t index, reports::Findings&
   stats::Analysis analysis = stats::analyse(values.observations, options);
   if (entry.measure == Measure::kTimeToFirstToken || entry.measure == Measure::kPeakMemory)
     drop_token_warning(analysis);
-  if (is_effect) add_warnings(analysis.warnings, "", findings.warnings);
+  if (is_effect) add_warnings(analysis.warnings, findings.warnings);
   add_values(gathered, values.observations, analysis.run_log_rates, index, findings);
   for (const stats::ArmComparison& comparison : analysis.comparisons) {
     const auto arm = static_cast<std::size_t>(comparison.arm);
-    const std::string& name = gathered.experiment.arms[arm].name;
-    reports::Effect effect = effect_of(analysis, comparison, name, values.by_prompt, options.level);
+    reports::Effect effect = effect_of(analysis, comparison, values.by_prompt, options.level);
     effect.measure = index;
+    // Launches that need the same memory to the page are what one expects, not a fault of the measurement.
+    if (!values.by_prompt)
+      for (reports::Warning& warning : effect.warnings)
+        if (warning.code == stats::warning_name(stats::WarningCode::kDegenerate)) warning.severity = Severity::kNote;
     if (is_effect) {
-      add_verdict(comparison.verdict, name, effect);
+      add_verdict(comparison.verdict, effect);
       effect.truth = known_truth(gathered, arm);
     }
     findings.effects.push_back(std::move(effect));

@@ -1,8 +1,9 @@
 // Rows of a ledger for tests: a text, a replay of it, a run directory of its own.
 #pragma once
 
-#include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -12,15 +13,28 @@
 
 namespace tare::harness {
 
-// An empty folder named after the running test.
-inline std::filesystem::path fresh_folder() {
-  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / (std::string(test->test_suite_name()) + "." + test->name());
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  return folder;
-}
+// An empty folder of this test's own, removed at the end. In memory where the system has such a place: a ledger waits
+// for the disk at every commit, and the tests make thousands.
+class FreshFolder {
+ public:
+  FreshFolder() {
+    const std::filesystem::path memory = "/dev/shm";
+    const bool in_memory = std::filesystem::is_directory(memory) && ::access(memory.c_str(), W_OK) == 0;
+    std::string name = ((in_memory ? memory : std::filesystem::temp_directory_path()) / "tare_test.XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw internal_error("no folder for a test");
+    path_ = name;
+  }
+  FreshFolder(const FreshFolder&) = delete;
+  FreshFolder& operator=(const FreshFolder&) = delete;
+  ~FreshFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 inline LedgerIdentity identity_of(const std::string& digest) {
   return {digest, Json::parse(R"({"name": "small"})"), "small"};

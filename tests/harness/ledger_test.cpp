@@ -36,7 +36,8 @@ Error fault_of(const Action& action) {
 
 class LedgerTest : public testing::Test {
  protected:
-  std::filesystem::path folder_ = fresh_folder();
+  FreshFolder fresh_;
+  std::filesystem::path folder_ = fresh_.path();
   std::filesystem::path file_ = folder_ / kLedgerFile;
 
   Ledger open() { return Ledger::open_for_writing(file_, identity_of("aaaa")); }
