@@ -22,6 +22,9 @@ class Tokenizer {
 
   // Token ids of the text, equal to the `tokenizers` library's `encode(text, add_special_tokens=False)`; special tokens
   // written in the text are recognised. Any bytes are accepted: invalid UTF-8 is encoded byte by byte and round-trips.
+  // Two differences from the library are known, both about characters assigned after Unicode 9 and 14: see nfc.h and
+  // split_pattern.h. A file that asks for NFC changes text that is not in NFC, which then does not come back byte for
+  // byte. May be called from several threads.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
   // Exact bytes of the ids (special tokens as their text). Throws Error (input) for an id outside the vocabulary.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const;

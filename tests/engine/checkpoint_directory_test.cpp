@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -351,6 +352,59 @@ TEST(ModelDirectory, TheDigestNamesConfigAndEveryByteOfData) {
   const SmallModel generating;
   write_file_atomically(generating.path() / "generation_config.json", R"({"eos_token_id": 7})");
   EXPECT_NE(generating.open()->digest(), digest);
+}
+
+// A model whose embedding takes more than 1 GB, in a file with a hole: nearly nothing lies on the disk.
+class LargeModel {
+ public:
+  LargeModel() {
+    constexpr std::int64_t kVocabulary = 40'000'000;
+    Json config = small_config();
+    config["vocab_size"] = kVocabulary;
+    config["tie_word_embeddings"] = true;
+    write_config(scratch_.path(), config);
+    std::vector<Tensor> tensors = without(without(small_tensors(), "lm_head"), "embed_tokens");
+    Json header = Json::object();
+    header["model.embed_tokens.weight"] = {
+        {"dtype", "BF16"}, {"shape", {kVocabulary, 16}}, {"data_offsets", {0, kVocabulary * 32}}};
+    std::int64_t offset = kVocabulary * 32;
+    std::string rest;
+    for (const Tensor& tensor : tensors) {
+      const std::int64_t end = offset + static_cast<std::int64_t>(tensor.bytes.size());
+      header[tensor.name] = {
+          {"dtype", dtype_name(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+      rest += bytes_text(tensor);
+      offset = end;
+    }
+    const std::string head = safetensors_bytes(header.dump(), "");
+    data_begin_ = static_cast<std::int64_t>(head.size());
+    std::ofstream file(path(), std::ios::binary);
+    file << head;
+    file.seekp(data_begin_ + kVocabulary * 32);
+    file << rest;
+  }
+
+  void write_at(std::int64_t offset_in_data, char byte) const {
+    std::fstream file(path(), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(data_begin_ + offset_in_data);
+    file.put(byte);
+  }
+  [[nodiscard]] std::string digest() const { return open_checkpoint(scratch_.path().string())->digest(); }
+
+ private:
+  ScratchDirectory scratch_;
+  std::int64_t data_begin_ = 0;
+
+  [[nodiscard]] std::filesystem::path path() const { return scratch_.path() / "model.safetensors"; }
+};
+
+TEST(ModelDirectory, TheDigestOfALargeModelSamplesItsData) {
+  const LargeModel model;
+  const std::string digest = model.digest();
+  model.write_at(5'000'000, 1);  // between the first two of 64 pieces of 1 MB
+  EXPECT_EQ(model.digest(), digest);
+  model.write_at(999'999, 1);  // the last byte of the first piece
+  EXPECT_NE(model.digest(), digest);
 }
 
 TEST(ModelDirectory, ExpectChecksNameAndShape) {
