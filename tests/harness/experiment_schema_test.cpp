@@ -83,5 +83,34 @@ TEST(ExperimentSchema, HasEveryMeasure) {
   EXPECT_EQ(schema.json()["properties"]["measures"]["items"]["enum"], nlohmann::json(measure_names()));
 }
 
+// Keys of the schema as the page writes them: "schedule.blocks", "arms[].name".
+void collect_keys(const nlohmann::json& schema, const nlohmann::json& properties, const std::string& prefix,
+                  std::set<std::string>& keys) {
+  for (const auto& [key, value] : properties.items()) {
+    const std::string path = prefix + key;
+    nlohmann::json inner = value;
+    if (key == "arms") inner = schema["definitions"]["arm"];
+    if (inner.contains("oneOf")) {
+      for (const auto& form : inner["oneOf"]) collect_keys(schema, form["properties"], path + ".", keys);
+    } else if (inner.contains("properties")) {
+      collect_keys(schema, inner["properties"], path + (key == "arms" ? "[]." : "."), keys);
+    } else {
+      keys.insert(path);
+    }
+  }
+}
+
+TEST(ExperimentPage, HasEveryKeyOfTheSchemaAndAnExampleThatParses) {
+  const SchemaCheck schema("experiment.schema.json");
+  const std::string page = read_text_file(std::filesystem::path(TARE_SOURCE_DIR) / "docs/protocol/experiment.md");
+  std::set<std::string> keys;
+  collect_keys(schema.json(), schema.json()["properties"], "", keys);
+  EXPECT_GE(keys.size(), 25U);
+  for (const std::string& key : keys) EXPECT_THAT(page, testing::HasSubstr("| `" + key + "` |"));
+  const std::size_t begin = page.find("```\n") + 4;
+  const std::string example = page.substr(begin, page.find("```", begin) - begin);
+  EXPECT_NO_THROW((void)parse_experiment(example, "example.json"));
+}
+
 }  // namespace
 }  // namespace tare::harness
