@@ -76,7 +76,7 @@ Table interval_table(const Findings& findings) {
                    {"Level", true},
                    {"df", true}};
   for (const Effect& effect : findings.effects) {
-    if (effect.measure != findings.effect_measure) continue;
+    if (effect.measure != findings.effect_measure || effect.intervals.empty()) continue;
     table.rows.push_back(
         {.cells = {{fmt::format("{} against {}", arm_name(findings, effect.arm), arm_name(findings, 0))}},
          .group_heading = true});

@@ -1,6 +1,7 @@
 // The sections that say under which conditions the numbers hold: instrument, arms, texts, machine, methods.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -13,6 +14,11 @@
 namespace tare::reports {
 namespace {
 
+std::string capitalised(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
+}
+
 Table fact_table(std::string id, std::string caption, const std::vector<std::pair<std::string, std::string>>& facts) {
   Table table;
   table.id = std::move(id);
@@ -24,9 +30,16 @@ Table fact_table(std::string id, std::string caption, const std::vector<std::pai
 }
 
 // The first digits of a digest, enough to tell two apart by eye; findings.json has all of them.
+constexpr std::size_t kDigestShown = 13;
+
 std::string short_digest(const std::string& digest) {
-  constexpr std::size_t kShown = 12;
-  return digest.size() <= kShown ? visible_text(digest) : visible_text(digest.substr(0, kShown)) + "\u2026";
+  return shortened(visible_text(digest), kDigestShown);
+}
+
+// A commit's hash shortened, what is said after it ("+changes") kept.
+std::string short_commit(const std::string& commit) {
+  const std::size_t hash = std::min(commit.find('+'), commit.size());
+  return short_digest(commit.substr(0, hash)) + visible_text(commit.substr(hash));
 }
 
 std::string number_or_dash(double value) {
@@ -49,10 +62,12 @@ std::string clock_sentence(const Validity& validity) {
   if (!validity.clock) return "The inner clock was not compared with the harness\u2019s.";
   const ClockAgreement& clock = *validity.clock;
   return fmt::format(
-      "Clocks: the engine\u2019s time of a request and the harness\u2019s time of the same request {} in all {} "
-      "requests to within 0.2{}% or 1{}ms; largest difference {} ({} \u00B5s).",
-      clock.agreed ? "agree" : "do NOT agree", count_text(clock.compared), kNoBreakSpace, kNoBreakSpace,
-      share_text(clock.worst_share), std::isnan(clock.worst_ns) ? kNotAvailable : fixed(clock.worst_ns / 1000.0, 1));
+      "Clocks: the engine\u2019s time of a request and the harness\u2019s time of the same request {} {} "
+      "requests {} 0.2{}% {} 1{}ms; largest difference {} ({} ms).",
+      clock.agreed ? "agree in all" : "do NOT agree: in some of", count_text(clock.compared),
+      clock.agreed ? "to within" : "they differ by more than", kNoBreakSpace, clock.agreed ? "or" : "and",
+      kNoBreakSpace, share_text(clock.worst_share),
+      std::isnan(clock.worst_ns) ? kNotAvailable : fixed(clock.worst_ns / 1e6, 3));
 }
 
 Table text_table(const Texts& texts) {
@@ -91,9 +106,10 @@ Table arm_table(const Findings& findings) {
   for (std::size_t i = 0; i < findings.arms.size(); ++i) {
     const Arm& arm = findings.arms[i];
     std::vector<std::string> build;
-    for (const std::string* part :
-         {&arm.build.version, &arm.build.commit, &arm.build.compiler, &arm.build.type, &arm.build.flags})
-      if (!part->empty()) build.push_back(visible_text(*part));
+    for (const std::string& part :
+         {visible_text(arm.build.version), short_commit(arm.build.commit), visible_text(arm.build.compiler),
+          visible_text(arm.build.type), visible_text(arm.build.flags)})
+      if (!part.empty()) build.push_back(part);
     std::vector<std::string> checkpoint;
     if (!arm.checkpoint.name.empty()) checkpoint.push_back(visible_text(arm.checkpoint.name));
     if (!arm.checkpoint.digest.empty()) checkpoint.push_back(short_digest(arm.checkpoint.digest));
@@ -104,7 +120,7 @@ Table arm_table(const Findings& findings) {
     table.rows.push_back(
         {.cells = {{name},
                    {same ? (i == 0 ? "the baseline\u2019s own" : "none") : running_text(options), !same},
-                   {arm.program.empty() ? "tare worker" : visible_text(arm.program), true},
+                   {arm.program.empty() ? "tare worker" : visible_text(arm.program), !arm.program.empty()},
                    {build.empty() ? kNotAvailable : join(build, ", ")},
                    {checkpoint.empty() ? kNotAvailable : join(checkpoint, ", ")},
                    {count_text(arm.launch_count)},
@@ -120,14 +136,15 @@ Table reading_table(const Conditions& conditions) {
   table.caption = "Load and state of the machine while it was measured";
   table.columns = {{"Reading"}, {"before", true}, {"lowest", true}, {"highest", true}, {"after", true}};
   for (const Reading& reading : conditions.readings) {
-    std::string name = visible_text(reading.name);
-    if (!reading.unit.empty()) name += ", " + visible_text(reading.unit);
-    const auto shown = [](double value) {
-      return Cell{std::isnan(value) ? kNotAvailable : fixed(value, std::abs(value) < 100 ? 2 : 0)};
-    };
-    table.rows.push_back(
-        {.cells = {
-             {name}, shown(reading.before), shown(reading.lowest), shown(reading.highest), shown(reading.after)}});
+    std::string name = capitalised(visible_text(reading.name));
+    const bool is_bytes = reading.unit == "bytes";
+    if (!reading.unit.empty() && !is_bytes) name += ", " + visible_text(reading.unit);
+    const int decimals = std::abs(reading.highest) < 1000 ? 2 : 0;
+    Row row;
+    row.cells = {{name}};
+    for (const double value : {reading.before, reading.lowest, reading.highest, reading.after})
+      row.cells.push_back({is_bytes ? bytes_text(value) : fixed(value, decimals)});
+    table.rows.push_back(std::move(row));
   }
   table.said_when_empty = "No reading of the machine\u2019s state is available.";
   return table;
@@ -173,7 +190,7 @@ Section conditions_section(const Findings& findings) {
       {"Experiment", findings.experiment},
       {"Experiment digest", findings.experiment_digest},
       {"Command", findings.command}};
-  for (const Fact& fact : conditions.facts) facts.emplace_back(visible_text(fact.name), fact.value);
+  for (const Fact& fact : conditions.facts) facts.emplace_back(capitalised(visible_text(fact.name)), fact.value);
   Section section{"conditions",
                   "Conditions",
                   {fact_table("machine", "Machine, order and command", facts), reading_table(conditions)}};

@@ -183,8 +183,12 @@ std::string compared_sentence(const Findings& findings) {
     sentence += ", by " + visible_text(findings.measures[findings.effect_measure].name);
   std::int64_t tokens = 0;
   for (const Prompt& prompt : findings.prompts) tokens += prompt.tokens;
-  sentence += fmt::format(", over {} and {} forced tokens a run", plural(findings.prompts.size(), "prompt", "prompts"),
-                          count_text(tokens));
+  if (!findings.prompts.empty())
+    sentence += fmt::format(", over {} and {} forced tokens a run",
+                            plural(findings.prompts.size(), "prompt", "prompts"), count_text(tokens));
+  else if (findings.texts.texts > 0)
+    sentence += fmt::format(", over {} of {} tokens", plural(findings.texts.texts, "forced text", "forced texts"),
+                            count_text(findings.texts.tokens));
   const auto counted = static_cast<std::size_t>(std::count_if(
       findings.runs.begin(), findings.runs.end(), [](const Run& run) { return run.state == RunState::kCounted; }));
   sentence += fmt::format("; {} counted in {}", plural(counted, "run", "runs"),
@@ -219,9 +223,13 @@ std::vector<WarningLine> warning_lines(const Findings& findings) {
     for (const Warning& warning : findings.warnings) add(warning, warning.about);
     for (const Effect& effect : findings.effects) {
       for (const Warning& warning : effect.warnings) {
-        std::string about = shown_name(findings.arms[effect.arm]);
+        const Arm& arm = findings.arms[effect.arm];
+        std::string about = shown_name(arm);
+        const auto is_own = [&](const std::string& text) {
+          return text.empty() || text == arm.name || text == arm.display_name;
+        };
         if (effect.measure != findings.effect_measure) about += ", " + findings.measures[effect.measure].name;
-        add(warning, warning.about.empty() || warning.about == about ? about : about + ", " + warning.about);
+        add(warning, is_own(warning.about) ? about : about + ", " + warning.about);
       }
     }
   }

@@ -156,6 +156,21 @@ TEST(Html, InvalidSaysSoFirstAndShowsNoVerdict) {
   EXPECT_THAT(html, Not(HasSubstr("class=\"verdict ")));
 }
 
+TEST(Html, ConditionsAreReadable) {
+  const markup::Page page = markup::read(html_without_figures(sample::three_arms()));
+  EXPECT_THAT(page.text, HasSubstr("4ed0e05c1b7a\u2026+changes"));
+  EXPECT_THAT(page.text, HasSubstr("Memory available"));
+  EXPECT_THAT(page.text, HasSubstr("23.6 GB"));
+  EXPECT_THAT(page.text, HasSubstr("Load average, 1 min"));
+}
+
+TEST(Html, ClocksThatDisagreeAreSaid) {
+  Findings findings = sample::three_arms();
+  EXPECT_THAT(html_without_figures(findings), HasSubstr("agree in all 1,152 requests to within 0.2"));
+  findings.validity.clock->agreed = false;
+  EXPECT_THAT(html_without_figures(findings), HasSubstr("do NOT agree: in some of 1,152 requests they differ by more"));
+}
+
 TEST(Html, AnUnfinishedScheduleIsSaid) {
   Findings findings = sample::three_arms();
   EXPECT_THAT(html_without_figures(findings), Not(HasSubstr("the schedule is not finished")));

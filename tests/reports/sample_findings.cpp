@@ -20,7 +20,8 @@ Arm arm_of(const std::string& name, const std::string& options, double memory_by
   arm.options_json = R"({"weights":{"format":")" + std::string(name.substr(0, 2)) +
                      R"("},"activations":{"format":"q8"},"kv":{"key":"bf16","value":"bf16"},"cpu":{"threads":2}})";
   arm.options_differing_json = options;
-  arm.build = {"tare 0.1.0", "4ed0e05c1b7a", "g++ 12.2.0", "-O2 -g1 -DNDEBUG", "RelWithDebInfo"};
+  arm.build = {"tare 0.1.0", "4ed0e05c1b7ad2f1e86c5590b7f34ac8d1e2f309+changes", "g++ 12.2.0", "-O2 -g1 -DNDEBUG",
+               "RelWithDebInfo"};
   arm.checkpoint = {"models/embedded", "9f3b1c0a77e25d4486c1f0b2ad93e671"};
   arm.launch_count = 6;
   arm.peak_memory_bytes = memory_bytes;
@@ -169,6 +170,7 @@ void add_surroundings(Findings& findings) {
   findings.conditions.kernel = "Linux 6.1.0-40-amd64";
   findings.conditions.readings = {{"load average, 1 min", "", 0.42, 0.42, 2.31, 2.1},
                                   {"CPU pressure, 10 s", "%", 0.0, 0.0, 4.7, 1.2},
+                                  {"memory available", "bytes", 23.6e9, 20.9e9, 24.2e9, kMissing},
                                   {"steal", "%", 0.0, 0.0, 0.3, 0.1}};
   findings.conditions.facts = {{"Sampler", "off"}, {"Uptime", "11 days"}};
 }

@@ -154,6 +154,22 @@ TEST(Warnings, GravestFirstAndOnce) {
   EXPECT_EQ(lines[3].word, "note");
 }
 
+TEST(Warnings, NameTheArmOnce) {
+  Findings findings = sample::three_arms();
+  findings.warnings.clear();
+  findings.effects[1].warnings = {{Severity::kWarning, "a", "a", "q8-null"},
+                                  {Severity::kWarning, "b", "b", "prompt 3"}};
+  const std::vector<WarningLine> lines = warning_lines(findings);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].about, "q8-null");
+  EXPECT_EQ(lines[1].about, "q8-null, prompt 3");
+}
+
+TEST(Compared, CountsTheTextsWhenNoPromptWasAnalysed) {
+  EXPECT_THAT(compared_sentence(sample::invalid()), HasSubstr("over 64 forced texts of"));
+  EXPECT_THAT(compared_sentence(sample::three_arms()), HasSubstr("over 64 prompts and"));
+}
+
 TEST(Drift, IsSaidWithItsInterval) {
   EXPECT_EQ(drift_sentence(sample::three_arms()),
             "Fitted with a quadratic drift in slot: \u22120.040\u00A0% [\u22120.057,\u00A0\u22120.023] a slot; runs "
