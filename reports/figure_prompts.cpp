@@ -22,7 +22,7 @@ constexpr double kKeyColumn = 216;
 constexpr double kPanelHeight = 190;
 constexpr double kHeadingHeight = 36;
 constexpr double kAxisHeight = 34;
-constexpr double kLabelHeight = 24;   // of the name of the last panel's x axis
+constexpr double kLabelHeight = 32;   // of the name of the last panel's x axis
 constexpr double kRoomForZero = 1.5;  // 0 is brought into view when it is at most so many spans away
 
 struct Point {

@@ -213,7 +213,7 @@ Plot runs_plot(const Findings& findings) {
   const double level_bottom = level_top + kLevelHeight;
   const double deviation_top = level_bottom + kGap;
   const double deviation_bottom = deviation_top + kDeviationHeight;
-  PlotScript script(plot.name, kWidth, (fitted ? deviation_bottom : level_bottom) + 58);
+  PlotScript script(plot.name, kWidth, (fitted ? deviation_bottom : level_bottom) + 66);
 
   const Range levels = shown_range(points, &Point::value, false);
   start_panel(script, findings, level_top, level_bottom, levels, name + ", " + visible_text(measure.unit));
