@@ -66,6 +66,12 @@ void count_run(const Ledger& ledger, const RunRecord& run, Gathered& gathered) {
     return;
   }
   counted.launch = static_cast<std::size_t>(launch - gathered.launches.begin());
+  const bool shared = std::any_of(gathered.counted.begin(), gathered.counted.end(),
+                                  [&](const CountedRun& other) { return other.launch == counted.launch; });
+  if (shared) {  // the unit of both granularities is a launch with one counted run
+    gathered.misfits.push_back(run_name(run) + " shares its launch with another run");
+    return;
+  }
   counted.results = results_by_text(ledger, run, gathered);
   gathered.counted.push_back(std::move(counted));
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "harness/ledger/sqlite.h"
 #include "reports/report.h"
 #include "tests/harness/ledger_rows.h"
 #include "tests/harness/schema_check.h"
@@ -426,6 +427,39 @@ INSTANTIATE_TEST_SUITE_P(All, RefusedLedger, testing::ValuesIn(refused_ledgers()
       name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
   return name;
 });
+
+// Rows changed from outside, by SQL.
+struct ChangedRows {
+  std::string sql;
+  std::string code;
+};
+
+class ChangedLedger : public testing::TestWithParam<ChangedRows> {};
+
+TEST_P(ChangedLedger, IsInvalid) {
+  SimulatedRun run;
+  run.arms = {"a", "b"};
+  run.clock = restless_clock({});
+  const FreshFolder fresh;
+  (void)write_simulated_ledger(run, fresh.path());
+  Connection(fresh.path() / kLedgerFile, OpenMode::kCreate).execute(GetParam().sql);
+  const Findings findings = analyse(Ledger::open_for_reading(fresh.path() / kLedgerFile));
+  EXPECT_FALSE(findings.validity.valid);
+  EXPECT_TRUE(has_warning(findings.warnings, GetParam().code)) << findings.validity.why_invalid;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ChangedLedger,
+    testing::Values(
+        ChangedRows{"UPDATE runs SET arm = CASE arm WHEN 'a' THEN 'b' ELSE 'a' END WHERE slot = 2", "rows_do_not_fit"},
+        ChangedRows{"UPDATE runs SET launch_id = (SELECT max(launch_id) FROM runs WHERE arm = 'a') WHERE arm = 'a'",
+                    "rows_do_not_fit"},
+        ChangedRows{"UPDATE runs SET launch_id = (SELECT max(launch_id) FROM runs WHERE arm = 'b') WHERE slot = 0",
+                    "rows_do_not_fit"},
+        ChangedRows{"UPDATE prompt_results SET text_digest = 'x' WHERE run_id = 5 AND position = 0", "other_text"},
+        ChangedRows{"INSERT INTO sittings SELECT 2, started_utc_ns, replace(machine, 'Some CPU', 'Other CPU'), "
+                    "harness_build, prompts_digest FROM sittings",
+                    "mixed_machines"}));
 
 TEST(Analysis, TheLastValidationOfANameCounts) {
   SimulatedRun run;
