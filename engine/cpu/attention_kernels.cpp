@@ -45,7 +45,7 @@ float exponentiate(float* scores, std::int64_t count) {
   VectorF32 sum = hn::Zero(kF32);
   j = 0;
   for (; j + kLanes <= count; j += kLanes) {
-    const VectorF32 weight = hn::Exp(kF32, hn::Sub(hn::LoadU(kF32, scores + j), offset));
+    const VectorF32 weight = exponential(hn::Sub(hn::LoadU(kF32, scores + j), offset));
     hn::StoreU(weight, kF32, scores + j);
     sum = hn::Add(sum, weight);
   }
@@ -53,7 +53,7 @@ float exponentiate(float* scores, std::int64_t count) {
   if (j == count) return total;
   alignas(64) float tail[16] = {};
   std::copy(scores + j, scores + count, tail);
-  hn::Store(hn::Exp(kF32, hn::Sub(hn::Load(kF32, tail), offset)), kF32, tail);
+  hn::Store(exponential(hn::Sub(hn::Load(kF32, tail), offset)), kF32, tail);
   for (std::int64_t i = j; i < count; ++i) {
     scores[i] = tail[i - j];
     total += scores[i];

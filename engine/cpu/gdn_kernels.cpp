@@ -133,7 +133,7 @@ void block_dots(const float* keys, std::int64_t dk, const float* x, std::int64_t
 
 void decay_weights(const float* logs, float last, std::int64_t count, float* weights) {
   for (std::int64_t first = 0; first < count; first += kLanes)
-    hn::StoreU(hn::Exp(kF32, hn::Sub(hn::Set(kF32, last), hn::LoadU(kF32, logs + first))), kF32, weights + first);
+    hn::StoreU(exponential(hn::Sub(hn::Set(kF32, last), hn::LoadU(kF32, logs + first))), kF32, weights + first);
 }
 
 void add_weighted_rows(const float* rows, const float* weights, std::int64_t count, std::int64_t stride, float* out) {

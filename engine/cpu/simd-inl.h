@@ -74,14 +74,23 @@ HWY_INLINE float sum_of_lanes(VectorF32 vector) {
   return hn::GetLane(hn::SumOfLanes(kF32, vector));
 }
 
+// e^x within 2 ulp, 0 and infinity beyond the range of FP32, NaN for NaN. Highway's Exp is right near that range only and
+// turns NaN into 0, which would hide a fault from the check of the logits.
+HWY_INLINE VectorF32 exponential(VectorF32 x) {
+  const VectorF32 least = hn::Set(kF32, -104.0F);  // below: 0
+  const VectorF32 most = hn::Set(kF32, 100.0F);    // e^100 is infinity
+  const VectorF32 held = hn::Min(hn::Max(x, least), most);
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(kF32, held));
+}
+
 HWY_INLINE VectorF32 sigmoid(VectorF32 x) {
   const VectorF32 one = hn::Set(kF32, 1.0F);
-  return hn::Div(one, hn::Add(one, hn::Exp(kF32, hn::Neg(x))));
+  return hn::Div(one, hn::Add(one, exponential(hn::Neg(x))));
 }
 
 // x / (1 + exp(-x)); for very negative x the quotient is -0 or a subnormal, as it should be.
 HWY_INLINE VectorF32 silu(VectorF32 x) {
-  return hn::Div(x, hn::Add(hn::Set(kF32, 1.0F), hn::Exp(kF32, hn::Neg(x))));
+  return hn::Div(x, hn::Add(hn::Set(kF32, 1.0F), exponential(hn::Neg(x))));
 }
 
 }  // namespace HWY_NAMESPACE
