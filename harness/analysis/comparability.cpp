@@ -113,8 +113,8 @@ class SameInGroup {
   std::set<std::string> refused_;
 };
 
-// Launches that count must have opened what the others of their kind opened. Checkpoints are compared by model, builds
-// by program, options by arm.
+// Launches that count must have opened what the others of their kind opened. Checkpoints are compared by model
+// among workers of one kind (each kind has its own digest), builds by program, options by arm.
 void judge_launches(const Gathered& gathered, Judgement& judgement) {
   SameInGroup checkpoints("mixed_checkpoints", "the checkpoint digest");
   SameInGroup builds("mixed_builds", "the build");
@@ -132,7 +132,9 @@ void judge_launches(const Gathered& gathered, Judgement& judgement) {
     if (launch.checkpoint_digest.empty())
       judgement.refuse("unknown_checkpoint", member + " did not say which checkpoint it opened", launch.arm);
     const std::string program = arm->program.empty() ? "tare's own worker" : join(arm->program, " ");
-    checkpoints.add(fmt::format("model '{}'", arm->model), launch.checkpoint_digest, member, judgement);
+    const std::string kind = launch.build.is_object() ? launch.build.value("program", "") : "";
+    checkpoints.add(fmt::format("model '{}'{}", arm->model, kind.empty() ? "" : " in " + kind),
+                    launch.checkpoint_digest, member, judgement);
     builds.add(program, launch.build.dump(), member, judgement);
     options.add(fmt::format("arm '{}'", arm->name), launch.options.dump(), member, judgement);
   }

@@ -3,13 +3,16 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <new>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "harness/cli/commands.h"
 #include "harness/environment/build_info.h"
 
@@ -48,6 +51,16 @@ std::string version_text() {
          build.compiler + ", " + build.build_type + " " + build.flags + "\nCUDA " + build.cuda;
 }
 
+// The parser would only say that a command is required.
+void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  const std::string name = argv[1];
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw tare::input_error(name, "is not a command", tare::name_hint(name, names));
+}
+
 int run_program(int argc, char** argv) {
   CLI::App app("tare weighs two configurations of an LLM decoding engine against each other.", "tare");
   app.require_subcommand(1);
@@ -61,6 +74,7 @@ int run_program(int argc, char** argv) {
   tare::harness::add_logits_command(app, chosen);
   tare::harness::add_ceiling_command(app, chosen);
   tare::harness::add_worker_command(app, chosen);
+  refuse_unknown_command(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {  // --help, --version

@@ -18,17 +18,26 @@ std::vector<std::string> argv_of(const Experiment& experiment, const Arm& arm, c
   return argv;
 }
 
+// What the worker says of itself, with the name of its program: digests of two kinds of programs are not comparable.
+Json build_of(const HelloReply& hello) {
+  Json build = hello.build;
+  build["program"] = hello.program;
+  return build;
+}
+
 // The files of a model must not change within an experiment: better to stop now than to find it in the analysis.
-void refuse_changed_checkpoint(const Ledger& ledger, std::int64_t id, const std::string& model,
-                               const std::string& digest) {
-  for (const LaunchRecord& earlier : ledger.launches()) {
-    if (earlier.id == id || earlier.model != model || earlier.checkpoint_digest.empty()) continue;
-    if (earlier.checkpoint_digest != digest)
+void refuse_changed_checkpoint(const Ledger& ledger, std::int64_t id) {
+  const std::vector<LaunchRecord> launches = ledger.launches();
+  const auto self =
+      std::find_if(launches.begin(), launches.end(), [&](const LaunchRecord& launch) { return launch.id == id; });
+  for (const LaunchRecord& earlier : launches) {
+    const bool comparable = earlier.id != id && !earlier.checkpoint_digest.empty() && earlier.model == self->model &&
+                            earlier.build.value("program", "") == self->build.value("program", "");
+    if (comparable && earlier.checkpoint_digest != self->checkpoint_digest)
       throw Error(ErrorKind::kInvalid,
                   fmt::format("its content changed since launch {}: digest {} then, {} now", earlier.id,
-                              earlier.checkpoint_digest, digest),
-                  model, "what was measured before belongs to another model; start again in another directory");
-    return;
+                              earlier.checkpoint_digest, self->checkpoint_digest),
+                  self->model, "what was measured before belongs to another model; start again in another directory");
   }
 }
 
@@ -51,8 +60,8 @@ Launch::Launch(const Experiment& experiment, const Arm& arm, const std::string& 
   try {
     const std::string model = resolve(experiment, arm.model);
     opened_ = worker_.open({model, arm.options, experiment.pinned_cores});
-    ledger.describe_launch(id_, opened_.options, worker_.hello().build, opened_.checkpoint_digest, model);
-    refuse_changed_checkpoint(ledger, id_, model, opened_.checkpoint_digest);
+    ledger.describe_launch(id_, opened_.options, build_of(worker_.hello()), opened_.checkpoint_digest, model);
+    refuse_changed_checkpoint(ledger, id_);
   } catch (...) {
     record_end();
     throw;

@@ -75,7 +75,7 @@ void run_control(const std::string& name, const Spoil& spoil, const Experiment& 
     stop_if_interrupted(settings);
     forced::add(validation, *spoiled, force(experiment, baseline, *spoiled));
   }
-  ledger.store_validation(record_of("control: " + name, true, validation));
+  ledger.store_validation(record_of(name, true, validation));
   if (validation.prompts == 0)
     throw Error(ErrorKind::kInvalid, fmt::format("the control '{}' could not be run: no text is long enough", name),
                 "validation");

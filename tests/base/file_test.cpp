@@ -14,7 +14,8 @@ namespace fs = std::filesystem;
 
 class FileTest : public testing::Test {
  protected:
-  fs::path folder_ = fs::path(testing::TempDir()) / "file_test";
+  fs::path folder_ = fs::path(testing::TempDir()) /
+                     (std::string("file_test_") + testing::UnitTest::GetInstance()->current_test_info()->name());
   void SetUp() override {
     fs::remove_all(folder_);
     fs::create_directories(folder_);

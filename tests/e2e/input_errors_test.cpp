@@ -107,7 +107,7 @@ TEST_F(InputErrors, NanWeights) {
 TEST_F(InputErrors, AnotherArchitecture) {
   change_config("model_type", "llama");
   change_config("architectures", Json::array({"LlamaForCausalLM"}));
-  expect_error(logits(), {"config.json", "llama"});
+  expect_error(logits(), {"config.json", "LlamaForCausalLM"});
 }
 
 TEST_F(InputErrors, TokenOutsideTheVocabulary) {

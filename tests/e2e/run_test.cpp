@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using namespace std::chrono_literals;
 
-using Run = Workspace;
+using RunCommand = Workspace;
 
 harness::Ledger ledger_of(const std::filesystem::path& folder) {
   return harness::Ledger::open_for_reading(folder / "out" / harness::kLedgerFile);
@@ -33,7 +33,7 @@ int interrupted(const harness::Ledger& ledger) {
   return count;
 }
 
-TEST_F(Run, WritesLedgerReportAndVerdict) {
+TEST_F(RunCommand, WritesLedgerReportAndVerdict) {
   const Finished result = tare_run(write(small_experiment()));
   ASSERT_EQ(result.code, 0) << result.err;
   for (const char* name :
@@ -48,7 +48,7 @@ TEST_F(Run, WritesLedgerReportAndVerdict) {
   EXPECT_EQ(validations[0].prompts, 2);
 }
 
-TEST_F(Run, GoesNowhereWhenEverythingIsThere) {
+TEST_F(RunCommand, GoesNowhereWhenEverythingIsThere) {
   const std::string experiment = write(small_experiment());
   ASSERT_EQ(tare_run(experiment).code, 0);
   const std::size_t runs = ledger_of(folder_).runs().size();
@@ -56,16 +56,17 @@ TEST_F(Run, GoesNowhereWhenEverythingIsThere) {
   EXPECT_EQ(ledger_of(folder_).runs().size(), runs);
 }
 
-TEST_F(Run, MeasuresPromptByPromptWithResidentWorkers) {
+TEST_F(RunCommand, MeasuresPromptByPromptWithResidentWorkers) {
   Json experiment = small_experiment();
   experiment["schedule"] = {{"granularity", "prompt"}, {"blocks", 5}, {"seed", 1}, {"warmup", true}};
   const Finished result = tare_run(write(experiment));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(finished(ledger_of(folder_)).size(), 10U);  // five blocks of two arms
-  EXPECT_EQ(verdict()["arms"].size(), 1U);
+  EXPECT_TRUE(verdict()["valid"]);
+  EXPECT_FALSE(verdict()["effects"].empty());
 }
 
-TEST_F(Run, GoesOnAtABlocksEdgeAfterKill) {
+TEST_F(RunCommand, GoesOnAtABlocksEdgeAfterKill) {
   Json experiment = small_experiment();
   experiment["schedule"]["blocks"] = 3;
   const std::string file = write(experiment);
@@ -95,7 +96,7 @@ TEST_F(Run, GoesOnAtABlocksEdgeAfterKill) {
   for (const harness::RunRecord& run : ledger.runs()) EXPECT_NE(run.state, harness::RunState::kRunning);
 }
 
-TEST_F(Run, StopsOnInterruptAndGoesOn) {
+TEST_F(RunCommand, StopsOnInterruptAndGoesOn) {
   Json experiment = small_experiment();
   experiment["prompts"]["limit"] = 8;
   experiment["schedule"]["blocks"] = 2;
@@ -113,7 +114,7 @@ TEST_F(Run, StopsOnInterruptAndGoesOn) {
   EXPECT_EQ(finished(ledger_of(folder_)).size(), 16U);
 }
 
-TEST_F(Run, RefusesASecondRunOnOneDirectory) {
+TEST_F(RunCommand, RefusesASecondRunOnOneDirectory) {
   Json experiment = small_experiment();
   experiment["prompts"]["limit"] = 16;
   const std::string file = write(experiment);
@@ -124,7 +125,7 @@ TEST_F(Run, RefusesASecondRunOnOneDirectory) {
   EXPECT_THAT(second.err, HasSubstr(std::to_string(first.pid())));
 }
 
-TEST_F(Run, RefusesTheDirectoryOfAnotherExperiment) {
+TEST_F(RunCommand, RefusesTheDirectoryOfAnotherExperiment) {
   Json experiment = small_experiment();
   ASSERT_EQ(tare_run(write(experiment)).code, 0);
   experiment["texts"]["seed"] = 2;
@@ -133,7 +134,7 @@ TEST_F(Run, RefusesTheDirectoryOfAnotherExperiment) {
   EXPECT_THAT(result.err, HasSubstr("experiment"));
 }
 
-TEST_F(Run, StopsWhenTheModelsFilesChangeInTheMiddle) {
+TEST_F(RunCommand, StopsWhenTheModelsFilesChangeInTheMiddle) {
   const std::filesystem::path model = folder_ / "model";
   std::filesystem::copy(source("models/embedded"), model);
   Json experiment = small_experiment();
@@ -151,7 +152,7 @@ TEST_F(Run, StopsWhenTheModelsFilesChangeInTheMiddle) {
   EXPECT_THAT(result.err, HasSubstr("its content changed since launch"));
 }
 
-TEST_F(Run, ReportsADeadWorkerAndKeepsFinishedBlocks) {
+TEST_F(RunCommand, ReportsADeadWorkerAndKeepsFinishedBlocks) {
   Json experiment = small_experiment();
   experiment["arms"][1] = {{"name", "shim"}, {"program", {source("tests/harness/shims/worker_shim.py"), "die-at-run"}}};
   const Finished result = tare_run(write(experiment));
@@ -159,7 +160,7 @@ TEST_F(Run, ReportsADeadWorkerAndKeepsFinishedBlocks) {
   EXPECT_THAT(result.err, testing::AllOf(HasSubstr("error: arm shim"), HasSubstr("last words of the worker")));
 }
 
-TEST_F(Run, ReportsAHungWorker) {
+TEST_F(RunCommand, ReportsAHungWorker) {
   Json experiment = small_experiment();
   experiment["arms"][1] = {{"name", "shim"},
                            {"program", {source("tests/harness/shims/worker_shim.py"), "hang-at-run"}}};
@@ -170,7 +171,7 @@ TEST_F(Run, ReportsAHungWorker) {
 }
 
 // A worker that echoes the forced text as its own choice passes the validation; the controls must expose it.
-TEST_F(Run, RefusesAnInstrumentWhoseControlsAreNotCaught) {
+TEST_F(RunCommand, RefusesAnInstrumentWhoseControlsAreNotCaught) {
   Json experiment = small_experiment();
   experiment["options"] = Json::object();
   for (Json& arm : experiment["arms"])
@@ -181,7 +182,7 @@ TEST_F(Run, RefusesAnInstrumentWhoseControlsAreNotCaught) {
   EXPECT_TRUE(finished(ledger_of(folder_)).empty());
 }
 
-TEST_F(Run, WeighsAnEngineInAnotherLanguage) {
+TEST_F(RunCommand, WeighsAnEngineInAnotherLanguage) {
   Json experiment = small_experiment();
   experiment["options"] = Json::object();
   for (Json& arm : experiment["arms"])
@@ -190,7 +191,7 @@ TEST_F(Run, WeighsAnEngineInAnotherLanguage) {
   EXPECT_EQ(result.code, 0) << result.err;
 }
 
-TEST_F(Run, WalksGivenTexts) {
+TEST_F(RunCommand, WalksGivenTexts) {
   Json experiment = small_experiment();
   write("texts.jsonl",
         "{\"question_id\": 1, \"prompt\": \"def main(\", \"tokens\": [300, 301, 302, 303, 304, 305]}\n"
@@ -202,7 +203,7 @@ TEST_F(Run, WalksGivenTexts) {
   EXPECT_EQ(ledger_of(folder_).texts().size(), 2U);
 }
 
-TEST_F(Run, DryRunMeasuresNothingAndSaysWhatItWouldDo) {
+TEST_F(RunCommand, DryRunMeasuresNothingAndSaysWhatItWouldDo) {
   const Finished result = run({tare(), "run", write(small_experiment()), "--dry-run", "--json"}, folder_);
   ASSERT_EQ(result.code, 0) << result.err;
   const Json plan = parse_json(result.out, "plan");

@@ -15,7 +15,9 @@ using testing::HasSubstr;
 
 class Prompts : public testing::Test {
  protected:
-  std::filesystem::path path_ = std::filesystem::path(testing::TempDir()) / "prompts_test.jsonl";
+  std::filesystem::path path_ =
+      std::filesystem::path(testing::TempDir()) /
+      (std::string("prompts_") + testing::UnitTest::GetInstance()->current_test_info()->name());
   void TearDown() override { std::filesystem::remove(path_); }
 
   PromptFile read(const std::string& content) const {

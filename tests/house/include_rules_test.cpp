@@ -15,7 +15,8 @@ using testing::IsEmpty;
 
 class IncludeRules : public testing::Test {
  protected:
-  fs::path root_ = fs::path(testing::TempDir()) / "include_rules";
+  fs::path root_ = fs::path(testing::TempDir()) /
+                   (std::string("include_rules_") + testing::UnitTest::GetInstance()->current_test_info()->name());
 
   void SetUp() override {
     fs::remove_all(root_);
