@@ -10,8 +10,8 @@
 namespace tare::engine {
 namespace {
 
-float exponential(float x) {
-  return static_cast<float>(std::exp(static_cast<double>(x)));
+float exponential(double x) {
+  return static_cast<float>(std::exp(x));
 }
 
 AlignedBuffer<float> floats(std::int64_t count) {
@@ -66,7 +66,7 @@ void GdnCache::begin_pass(PassMode mode, std::int64_t tokens) {
   const std::int64_t blocks = mode == PassMode::kVerify ? (filled_ + tokens + kGdnBlock - 1) / kGdnBlock : 1;
   while (static_cast<std::int64_t>(blocks_.size()) < blocks)
     blocks_.push_back({floats(shape_.heads * shape_.dk * kGdnBlock), floats(shape_.heads * kGdnBlock * shape_.stride),
-                       floats(shape_.heads * kGdnBlock)});
+                       floats(shape_.heads * 2 * kGdnBlock)});
 }
 
 void GdnCache::step(const Kernels& kernels, std::int64_t head, std::int64_t token, const GdnTokenInput& input,
@@ -113,7 +113,7 @@ void GdnCache::step_recurrent(const Kernels& kernels, std::int64_t head, std::in
                                     fresh_.values.data() + at * shape_.stride, input.key, input.query,
                                     scratch.key_product.data(), scratch.query_product.data());
   }
-  const float decay = exponential(input.log_decay);
+  const float decay = exponential(static_cast<double>(input.log_decay));
   const std::int64_t at = slot_of(token) * shape_.heads + head;
   kernels.gdn.recurrent_output(input.value, scratch.key_product.data(), scratch.query_product.data(), shape_.stride,
                                input.beta, decay, input.key_query, fresh_.values.data() + at * shape_.stride, output);
@@ -123,11 +123,12 @@ void GdnCache::step_recurrent(const Kernels& kernels, std::int64_t head, std::in
 
 void GdnCache::fold_block(const Kernels& kernels, std::int64_t head, const Block& block, std::int64_t count,
                           const float* in, float* out) const {
-  const float* logs = block.logs.data() + head * kGdnBlock;
-  const float last = logs[count - 1];
+  const float* high = block.logs.data() + head * 2 * kGdnBlock;
+  const float* low = high + kGdnBlock;
   std::array<float, kGdnBlock> weights{};
-  kernels.gdn.decay_weights(logs, last, count, weights.data());
-  kernels.gdn.fold_block(in, out, shape_.dk, shape_.stride, exponential(last),
+  kernels.gdn.decay_weights(high, low, count - 1, count, weights.data());
+  kernels.gdn.fold_block(in, out, shape_.dk, shape_.stride,
+                         exponential(static_cast<double>(high[count - 1]) + static_cast<double>(low[count - 1])),
                          block.keys.data() + head * shape_.dk * kGdnBlock, weights.data(),
                          block.values.data() + head * kGdnBlock * shape_.stride, count);
 }
@@ -149,13 +150,17 @@ void GdnCache::step_chunked(const Kernels& kernels, std::int64_t head, std::int6
 
   float* keys = block.keys.data() + head * shape_.dk * kGdnBlock;
   float* values = block.values.data() + head * kGdnBlock * shape_.stride;
-  float* logs = block.logs.data() + head * kGdnBlock;
-  logs[index] = (index == 0 ? 0.0F : logs[index - 1]) + input.log_decay;
+  float* high = block.logs.data() + head * 2 * kGdnBlock;
+  float* low = high + kGdnBlock;
+  const double before = index == 0 ? 0.0 : static_cast<double>(high[index - 1]) + static_cast<double>(low[index - 1]);
+  const double log_decay = before + static_cast<double>(input.log_decay);
+  high[index] = static_cast<float>(log_decay);
+  low[index] = static_cast<float>(log_decay - static_cast<double>(high[index]));
 
   float* key_product = scratch.key_product.data();
   float* query_product = scratch.query_product.data();
   kernels.gdn.read_state(state, shape_.dk, shape_.stride, input.key, input.query, key_product, query_product);
-  const float decay = exponential(logs[index]);
+  const float decay = exponential(log_decay);
   kernels.vectors.scale(key_product, decay, shape_.stride);
   kernels.vectors.scale(query_product, decay, shape_.stride);
   if (index > 0) {
@@ -163,7 +168,7 @@ void GdnCache::step_chunked(const Kernels& kernels, std::int64_t head, std::int6
     float* query_dots = scratch.query_dots.data();
     kernels.gdn.block_dots(keys, shape_.dk, input.key, index, key_dots);
     kernels.gdn.block_dots(keys, shape_.dk, input.query, index, query_dots);
-    kernels.gdn.decay_weights(logs, logs[index], index, scratch.weights.data());
+    kernels.gdn.decay_weights(high, low, index, index, scratch.weights.data());
     for (std::int64_t j = 0; j < index; ++j) {
       key_dots[j] *= scratch.weights.data()[j];
       query_dots[j] *= scratch.weights.data()[j];

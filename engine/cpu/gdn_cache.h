@@ -95,7 +95,7 @@ class GdnCache {
   struct Block {
     AlignedBuffer<float> keys;    // [head][dk][64]: lanes are positions
     AlignedBuffer<float> values;  // [head][64][stride]
-    AlignedBuffer<float> logs;    // [head][64]: c
+    AlignedBuffer<float> logs;    // [head][2][64]: c in two parts, high and low
   };
 
   GdnShape shape_;

@@ -131,9 +131,14 @@ void block_dots(const float* keys, std::int64_t dk, const float* x, std::int64_t
   }
 }
 
-void decay_weights(const float* logs, float last, std::int64_t count, float* weights) {
-  for (std::int64_t first = 0; first < count; first += kLanes)
-    hn::StoreU(exponential(hn::Sub(hn::Set(kF32, last), hn::LoadU(kF32, logs + first))), kF32, weights + first);
+void decay_weights(const float* high, const float* low, std::int64_t last, std::int64_t count, float* weights) {
+  const VectorF32 last_high = hn::Set(kF32, high[last]);
+  const VectorF32 last_low = hn::Set(kF32, low[last]);
+  for (std::int64_t first = 0; first < count; first += kLanes) {
+    const VectorF32 high_difference = hn::Sub(last_high, hn::LoadU(kF32, high + first));
+    const VectorF32 low_difference = hn::Sub(last_low, hn::LoadU(kF32, low + first));
+    hn::StoreU(exponential(hn::Add(high_difference, low_difference)), kF32, weights + first);
+  }
 }
 
 void add_weighted_rows(const float* rows, const float* weights, std::int64_t count, std::int64_t stride, float* out) {

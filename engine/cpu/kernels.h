@@ -102,8 +102,9 @@ struct GdnKernels {
                            std::int64_t stride, float beta, float decay, float key_query, float* u, float* o);
   // dots[j] = sum over i of keys[i * 64 + j] * x[i] for j in 0..round_up(count, 16), in order of i
   void (*block_dots)(const float* keys, std::int64_t dk, const float* x, std::int64_t count, float* dots);
-  // weights[j] = exp(last - logs[j]) for j in 0..round_up(count, 16); logs and weights have room for 64
-  void (*decay_weights)(const float* logs, float last, std::int64_t count, float* weights);
+  // weights[j] = exp(c_last - c_j) for j in 0..round_up(count, 16), where c_j = high[j] + low[j] are sums of logarithms
+  // kept in two parts: a difference of neighbours would lose its digits to a sum of hundreds
+  void (*decay_weights)(const float* high, const float* low, std::int64_t last, std::int64_t count, float* weights);
   // out[c] += sum over j < count of weights[j] * rows[j * stride + c], in order of j
   void (*add_weighted_rows)(const float* rows, const float* weights, std::int64_t count, std::int64_t stride,
                             float* out);

@@ -74,8 +74,8 @@ HWY_INLINE float sum_of_lanes(VectorF32 vector) {
   return hn::GetLane(hn::SumOfLanes(kF32, vector));
 }
 
-// e^x within 2 ulp, 0 and infinity beyond the range of FP32, NaN for NaN. Highway's Exp is right near that range only and
-// turns NaN into 0, which would hide a fault from the check of the logits.
+// e^x within 2 ulp, 0 and infinity beyond the range of FP32, NaN for NaN. Highway's Exp is right near that range only
+// and turns NaN into 0, which would hide a fault from the check of the logits.
 HWY_INLINE VectorF32 exponential(VectorF32 x) {
   const VectorF32 least = hn::Set(kF32, -104.0F);  // below: 0
   const VectorF32 most = hn::Set(kF32, 100.0F);    // e^100 is infinity
