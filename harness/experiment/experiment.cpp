@@ -111,7 +111,6 @@ Json to_json(const Experiment& experiment) {
   Json json = {{"name", experiment.name},
                {"description", experiment.description},
                {"model", experiment.model},
-               {"prompts", prompts_json(experiment.prompts)},
                {"texts", texts_json(experiment.texts)},
                {"arms", arms_json(experiment)},
                {"schedule",
@@ -121,6 +120,7 @@ Json to_json(const Experiment& experiment) {
                  {"warmup", experiment.schedule.warmup}}},
                {"measures", std::move(measures)},
                {"analysis", analysis_json(experiment.analysis)}};
+  if (experiment.texts.mode != TextMode::kGiven) json["prompts"] = prompts_json(experiment.prompts);
   if (!experiment.pinned_cores.empty()) json["pinning"] = {{"cores", experiment.pinned_cores}};
   json["limits"] = {{"worker_start_s", experiment.limits.worker_start_s}, {"prompt_s", experiment.limits.prompt_s}};
   return json;
@@ -150,8 +150,11 @@ std::vector<std::string> resolve_program(const Experiment& experiment, const Arm
 }
 
 void check_paths(const Experiment& experiment) {
-  check_file(experiment, "prompts.file", experiment.prompts.file);
-  if (experiment.texts.mode == TextMode::kGiven) check_file(experiment, "texts.file", experiment.texts.file);
+  if (experiment.texts.mode == TextMode::kGiven) {
+    check_file(experiment, "texts.file", experiment.texts.file);
+  } else {
+    check_file(experiment, "prompts.file", experiment.prompts.file);
+  }
   for (std::size_t i = 0; i < experiment.arms.size(); ++i) {
     const Arm& arm = experiment.arms[i];
     const std::string key = fmt::format("arms[{}]", i);

@@ -75,7 +75,7 @@ struct Experiment {
   std::string name;
   std::string description;
   std::string model;
-  PromptSelection prompts;
+  PromptSelection prompts;  // empty for given texts
   TextSource texts;
   std::vector<Arm> arms;  // the first is the baseline
   ScheduleSettings schedule;

@@ -209,8 +209,13 @@ Experiment read_fields(JsonReader reader) {
   experiment.name = nonempty_text(reader, "name");
   if (reader.has("description")) experiment.description = reader.text("description");
   experiment.model = nonempty_text(reader, "model");
-  experiment.prompts = read_prompts(reader.object("prompts"));
   if (reader.has("texts")) experiment.texts = read_texts(reader.object("texts"));
+  if (experiment.texts.mode == TextMode::kGiven) {
+    if (reader.has("prompts"))
+      throw reader.error("prompts", "has no meaning with given texts", "texts.file holds the prompts too");
+  } else {
+    experiment.prompts = read_prompts(reader.object("prompts"));
+  }
   const Json common_options = reader.has("options") ? reader.object("options").json() : Json::object();
   experiment.arms = read_arms(reader, common_options, experiment.model);
   experiment.schedule = read_schedule(reader.object("schedule"));

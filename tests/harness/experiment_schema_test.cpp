@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <set>
 
+#include "base/file.h"
 #include "engine/backend/options.h"
 #include "harness/experiment/experiment.h"
 #include "tests/harness/experiment_texts.h"
@@ -32,6 +34,13 @@ TEST(ExperimentSchema, AcceptsTheExampleAndTheReadyMadeExperiments) {
 TEST(ExperimentSchema, AcceptsTheNormalisedForm) {
   const SchemaCheck schema("experiment.schema.json");
   EXPECT_EQ(schema.faults(to_json(parse_experiment(example_experiment(), "exp.json"))), "");
+}
+
+TEST(ExperimentSchema, AcceptsGivenTextsWithoutPrompts) {
+  Json json = small_experiment();
+  json.erase("prompts");
+  json["texts"] = {{"mode", "given"}, {"file", "t.jsonl"}};
+  EXPECT_EQ(SchemaCheck("experiment.schema.json").faults(json), "");
 }
 
 TEST(ExperimentSchema, RefusesWhatTheParserRefuses) {

@@ -61,6 +61,18 @@ TEST(Experiment, ReadsEveryField) {
   EXPECT_EQ(experiment.limits.prompt_s, 8);
 }
 
+TEST(Experiment, GivenTextsBringTheirPrompts) {
+  Json json = small_experiment();
+  json["texts"] = {{"mode", "given"}, {"file", "t.jsonl"}};
+  EXPECT_THAT(fault_of(json), HasSubstr("prompts: has no meaning with given texts"));
+  json.erase("prompts");
+  const Experiment experiment = parse(json);
+  EXPECT_EQ(experiment.texts.file, "t.jsonl");
+  EXPECT_EQ(to_json(parse(to_json(experiment))).dump(), to_json(experiment).dump());
+  json["texts"] = {{"mode", "greedy"}};
+  EXPECT_THAT(fault_of(json), HasSubstr("prompts: is missing"));
+}
+
 TEST(Experiment, WarmUpAndAllMeasuresAreTheDefault) {
   const Experiment experiment = parse(small_experiment());
   EXPECT_TRUE(experiment.schedule.warmup);
@@ -183,7 +195,8 @@ TEST(Experiment, MissingFilesAndProgramsAreNamedByKey) {
   EXPECT_EQ(fault("{}"), "");
   EXPECT_THAT(fault(R"({"model": "gone"})"), HasSubstr("exp.json: model: there is no checkpoint folder"));
   EXPECT_THAT(fault(R"({"prompts": {"file": "gone"}})"), HasSubstr("prompts.file: there is no file"));
-  EXPECT_THAT(fault(R"({"texts": {"mode": "given", "file": "gone"}})"), HasSubstr("texts.file: there is no file"));
+  EXPECT_THAT(fault(R"({"prompts": null, "texts": {"mode": "given", "file": "gone"}})"),
+              HasSubstr("texts.file: there is no file"));
   const auto with_program = [&](const char* program) {
     return fault((R"({"arms": [{"name": "a"}, {"name": "b", "program": ")" + std::string(program) + "\"}]}").c_str());
   };

@@ -34,6 +34,7 @@ inline std::vector<BrokenExperiment> broken_experiments() {
       {"number for a name", "name", R"({"name": 3})"},
       {"no model", "model", R"({"model": null})"},
       {"no prompts", "prompts", R"({"prompts": null})"},
+      {"prompts beside given texts", "prompts", R"({"texts": {"mode": "given", "file": "t.jsonl"}})"},
       {"no prompt file", "prompts.file", R"({"prompts": {"file": null}})"},
       {"limit of zero prompts", "prompts.limit", R"({"prompts": {"limit": 0}})"},
       {"unknown key of prompts", "prompts.fil", R"({"prompts": {"fil": "x"}})"},

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/worker/protocol.h"
+#include "tests/harness/schema_check.h"
 
 namespace tare::harness {
 namespace {
@@ -34,6 +35,38 @@ RunReply reply() {
   result.round_spun_ns = {1, 2};
   result.peak_memory_bytes = 99;
   return result;
+}
+
+TEST(ProtocolSchema, AcceptsEveryLineWeWrite) {
+  const SchemaCheck schema("worker.schema.json");
+  RunCall run;
+  run.prompt_id = "1";
+  run.prompt = {1};
+  run.forced = {2};
+  run.natural = true;
+  const std::vector<std::string> lines = {hello_line(),
+                                          to_line(OpenCall{"m", Json::object(), {0, 1}}),
+                                          to_line(EncodeCall{{"text"}}),
+                                          to_line(run),
+                                          close_line(),
+                                          to_line(HelloReply{"tare", "1", Json::object(), Json::array()}),
+                                          to_line(OpenReply{"d", "", 10, Json::object(), Json::object(), 5}),
+                                          to_line(EncodeReply{{{1, 2}, {}}}),
+                                          to_line(reply()),
+                                          close_reply_line(),
+                                          error_line(Error(ErrorKind::kInput, "what", "where", "hint"))};
+  for (const std::string& line : lines) EXPECT_EQ(schema.faults(parse_json(line, "line")), "") << line;
+}
+
+TEST(ProtocolSchema, RefusesLinesThatDoNotFit) {
+  const SchemaCheck schema("worker.schema.json");
+  for (const char* line :
+       {R"({})", R"({"call": "hello"})", R"({"call": "hello", "protocol": 2})", R"({"call": "open", "model": "m"})",
+        R"({"call": "run", "prompt_id": 1, "prompt": [1], "temperature": 0, "seed": 0, "max_tokens": 1})",
+        R"({"reply": "run", "outcome": "unknown", "tokens": [], "prefill_ns": 0, "first_token_ns": 0, "decode_ns": 0,
+            "total_ns": 0, "round_ns": [], "round_tokens": []})",
+        R"({"reply": "encode", "tokens": [[-1]]})"})
+    EXPECT_NE(schema.faults(parse_json(line, "line")), "") << line;
 }
 
 TEST(Protocol, RunCallSurvivesTheLine) {
