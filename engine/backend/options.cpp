@@ -108,8 +108,9 @@ std::vector<WeightOverride> read_overrides(JsonReader& reader, const std::string
     result.last_layer = kMostTokens;
     if (entry.has("layers")) {
       const Json& layers = entry.array("layers");
-      const bool pair = layers.size() == 2 && layers[0].is_number_unsigned() && layers[1].is_number_unsigned() &&
-                        layers[0].get<std::uint64_t>() <= layers[1].get<std::uint64_t>();
+      const bool integers = layers.size() == 2 && layers[0].is_number_integer() && layers[1].is_number_integer();
+      const bool pair = integers && layers[0].get<std::int64_t>() >= 0 &&
+                        layers[0].get<std::int64_t>() <= layers[1].get<std::int64_t>();
       if (!pair) throw entry.error("layers", "must be [first, last] with 0 <= first <= last");
       result.first_layer = layers[0].get<std::int64_t>();
       result.last_layer = layers[1].get<std::int64_t>();

@@ -13,8 +13,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/cpu/kernels.h"
 #include "harness/cli/commands.h"
 #include "harness/environment/build_info.h"
+#include "harness/worker/child_process.h"
 
 namespace tare::harness {
 
@@ -45,10 +47,20 @@ int report(const Error& error) {
   return tare::exit_code(error.kind());
 }
 
+std::string gnuplot_text() {
+  try {
+    return tare::harness::find_program("gnuplot");
+  } catch (const Error&) {
+    return "missing (reports are written without figures)";
+  }
+}
+
 std::string version_text() {
   const tare::harness::BuildInfo build = tare::harness::build_info();
   return "tare " + build.version + "\ncommit " + build.commit + (build.dirty ? " with changes" : "") + "\nbuild " +
-         build.compiler + ", " + build.build_type + " " + build.flags + "\nCUDA " + build.cuda;
+         build.compiler + ", " + build.build_type + " " + build.flags + "\nCUDA " + build.cuda +
+         "\nfound: instruction sets " + tare::join(tare::engine::available_instruction_sets(), " ") + "; gnuplot " +
+         gnuplot_text();
 }
 
 // The parser would only say that a command is required.
