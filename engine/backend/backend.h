@@ -62,7 +62,7 @@ class Backend {
   // Bytes of a round of `width` tokens when the caches hold `context` tokens.
   [[nodiscard]] virtual WeightInventory inventory(std::int64_t context, std::int64_t width) const = 0;
 
-  // What runs: {"backend": "cpu", "instruction_set": "AVX3_ZEN4", "threads": 2, ...}, for records.
+  // What runs: {"backend": "cpu", "instruction_set": "AVX3_DL", "threads": 2, ...}, for records.
   [[nodiscard]] virtual Json description() const = 0;
 };
 

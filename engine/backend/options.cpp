@@ -172,7 +172,7 @@ std::vector<Field> make_fields() {
       {"cpu.instruction_set",
        "text",
        {},
-       "auto, or a SIMD target that this machine has (AVX3_ZEN4, AVX2, SSE4, ...)",
+       "auto, or an instruction set that this machine has (tare --version lists them)",
        [](EngineOptions& o, JsonReader& reader, const std::string& key) { o.cpu.instruction_set = reader.text(key); },
        [](const EngineOptions& o) { return Json(o.cpu.instruction_set); }});
   fields.push_back(word_field(

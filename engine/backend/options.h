@@ -53,7 +53,7 @@ struct EngineOptions {
   std::int64_t context = 0;  // tokens the caches can hold; 0: the model's maximum, at most 8192
   struct Cpu {
     std::int64_t threads = 0;              // 0: as many as this process may use
-    std::string instruction_set = "auto";  // or a Highway target: "AVX3_ZEN4", "AVX2", "SSE4", "SCALAR" ...
+    std::string instruction_set = "auto";  // or a name of available_instruction_sets(): "AVX3_DL", "AVX2" ...
   } cpu;
   struct Handicap {  // instrument: a known cost a round, spun after the round's work and inside its time
     HandicapPlace place = HandicapPlace::kNone;
