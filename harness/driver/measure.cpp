@@ -43,6 +43,7 @@ PromptResult to_result(const forced::ReplayText& text, std::int64_t position, st
   result.started_utc_ns = started_utc_ns;
   result.prompt_tokens = static_cast<std::int64_t>(text.prompt_tokens.size());
   result.tokens = static_cast<std::int64_t>(reply.tokens.size());
+  result.agreed_tokens = reply.agreed;
   result.prefill_ns = reply.prefill_ns;
   result.time_to_first_token_ns = reply.first_token_ns;
   result.decode_tokens = result.tokens - 1;

@@ -263,7 +263,8 @@ RunReply parse_run_reply(const Json& line, const std::string& where) {
   reply.outcome = reader.text("outcome");
   reply.tokens = token_ids(reader, "tokens");
   if (reader.has("natural")) reply.natural = token_ids(reader, "natural");
-  reply.agreed = reader.has("agreed") ? reader.integer("agreed", 0) : 0;
+  const auto tokens = static_cast<std::int64_t>(reply.tokens.size());
+  reply.agreed = reader.has("agreed") ? reader.integer("agreed", 0, tokens) : 0;
   reply.prefill_ns = reader.integer("prefill_ns", 0);
   reply.first_token_ns = reader.integer("first_token_ns", 0);
   reply.decode_ns = reader.integer("decode_ns", 0);
