@@ -113,6 +113,13 @@ class SameInGroup {
   std::set<std::string> refused_;
 };
 
+// The program's own name for itself, when it gives one.
+std::string worker_kind(const LaunchRecord& launch) {
+  const Json& build = launch.build;
+  const bool named = build.is_object() && build.contains("program") && build["program"].is_string();
+  return named ? build["program"].get<std::string>() : std::string();
+}
+
 // Launches that count must have opened what the others of their kind opened. Checkpoints are compared by model
 // among workers of one kind (each kind has its own digest), builds by program, options by arm.
 void judge_launches(const Gathered& gathered, Judgement& judgement) {
@@ -132,7 +139,7 @@ void judge_launches(const Gathered& gathered, Judgement& judgement) {
     if (launch.checkpoint_digest.empty())
       judgement.refuse("unknown_checkpoint", member + " did not say which checkpoint it opened", launch.arm);
     const std::string program = arm->program.empty() ? "tare's own worker" : join(arm->program, " ");
-    const std::string kind = launch.build.is_object() ? launch.build.value("program", "") : "";
+    const std::string kind = worker_kind(launch);
     checkpoints.add(fmt::format("model '{}'{}", arm->model, kind.empty() ? "" : " in " + kind),
                     launch.checkpoint_digest, member, judgement);
     builds.add(program, launch.build.dump(), member, judgement);
