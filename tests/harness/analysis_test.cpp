@@ -166,7 +166,7 @@ TEST(Analysis, EveryMeasureHasValuesOfItsUnit) {
   SimulatedRun run;
   run.arms = {"a", "b"};
   run.clock = restless_clock({});
-  const auto [findings, truth] = analysed(run);
+  const Findings findings = analysed(run).findings;
   ASSERT_EQ(findings.measures.size(), 4U);
   const auto value = [&](const char* key, std::size_t arm) {
     for (std::size_t i = 0; i < findings.measures.size(); ++i)
