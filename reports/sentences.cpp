@@ -215,10 +215,14 @@ std::vector<WarningLine> warning_lines(const Findings& findings) {
     const auto add = [&](const Warning& warning, const std::string& about) {
       if (warning.severity != severity) return;
       WarningLine line{word_of(severity), visible_text(about), running_text(warning.text), visible_text(warning.code)};
-      const bool known = std::any_of(lines.begin(), lines.end(), [&](const WarningLine& other) {
-        return other.code == line.code && other.text == line.text && other.about == line.about;
+      const auto same = std::find_if(lines.begin(), lines.end(), [&](const WarningLine& other) {
+        return other.code == line.code && other.text == line.text && other.about.empty() == line.about.empty();
       });
-      if (!known) lines.push_back(std::move(line));
+      if (same == lines.end()) {
+        lines.push_back(std::move(line));
+      } else if (("; " + same->about + "; ").find("; " + line.about + "; ") == std::string::npos) {
+        same->about += "; " + line.about;
+      }
     };
     for (const Warning& warning : findings.warnings) add(warning, warning.about);
     for (const Effect& effect : findings.effects) {

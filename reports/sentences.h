@@ -17,7 +17,8 @@ namespace tare::reports {
 [[nodiscard]] std::string compared_sentence(const Findings& findings);
 // One line of conditions for the first screen.
 [[nodiscard]] std::string machine_line(const Findings& findings);
-// All warnings, the gravest first, those of effects with the arm's name; equal ones once.
+// All warnings, the gravest first, those of effects with the arm's name. What is said of several is one line that names
+// them all.
 [[nodiscard]] std::vector<WarningLine> warning_lines(const Findings& findings);
 // The methods in prose, one string a paragraph.
 [[nodiscard]] std::vector<std::string> methods_paragraphs(const Findings& findings);

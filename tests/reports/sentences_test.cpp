@@ -165,6 +165,17 @@ TEST(Warnings, NameTheArmOnce) {
   EXPECT_EQ(lines[1].about, "q8-null, prompt 3");
 }
 
+TEST(Warnings, WhatIsSaidOfSeveralIsOneLine) {
+  Findings findings = sample::three_arms();
+  findings.warnings.clear();
+  for (Effect& effect : findings.effects) effect.warnings = {{Severity::kWarning, "few", "12 prompts", ""}};
+  findings.effects[0].warnings.push_back({Severity::kWarning, "few", "13 prompts", ""});
+  const std::vector<WarningLine> lines = warning_lines(findings);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_THAT(lines[0].about, testing::StartsWith("q4; q8-null"));
+  EXPECT_EQ(lines[1].about, "q4");
+}
+
 TEST(Compared, CountsTheTextsWhenNoPromptWasAnalysed) {
   EXPECT_THAT(compared_sentence(sample::invalid()), HasSubstr("over 64 forced texts of"));
   EXPECT_THAT(compared_sentence(sample::three_arms()), HasSubstr("over 64 prompts and"));
