@@ -19,9 +19,13 @@
 namespace tare {
 namespace {
 
-// How long a thread spins before it sleeps (a worker) or yields (the caller). A decode round's next loop follows within
-// microseconds; waking a sleeper costs 50 us and more. 20,000 pauses are about 0.3 ms.
+// How long a worker spins before it sleeps. A decode round's next loop follows within microseconds; waking a sleeper
+// costs 50 us and more. 20,000 pauses are about 0.3 ms.
 constexpr int kSpins = 20'000;
+
+// How long the caller spins for the last pieces before it sleeps. A piece rarely takes as long; what does is a worker
+// that lost its core to another process in the middle of one, and a sleeping caller lets the system move it here.
+constexpr int kCallerSpins = 6'000;
 
 // Pieces that one thread's share is cut into: enough that little is left to wait for when a thread is late.
 constexpr std::size_t kPiecesPerThread = 8;
@@ -69,10 +73,12 @@ struct ThreadPool::State {
   std::vector<Share> shares;
   std::atomic<std::uint32_t> generation{0};  // a new loop has begun when it changes
   std::atomic<std::size_t> unfinished{0};    // pieces of the loop in hand
-  std::atomic<int> sleeping{0};
+  std::atomic<int> sleeping{0};              // workers
+  std::atomic<bool> caller_sleeps{false};
   std::atomic<bool> stop{false};
   std::mutex mutex;
   std::condition_variable wake;
+  std::condition_variable finished;
   std::mutex failure_mutex;
   std::exception_ptr failure;
 
@@ -97,7 +103,11 @@ struct ThreadPool::State {
         if (!failure) failure = std::current_exception();
       }
     }
-    unfinished.fetch_sub(1, std::memory_order_release);
+    const bool last = unfinished.fetch_sub(1, std::memory_order_seq_cst) == 1;
+    if (last && caller_sleeps.load(std::memory_order_seq_cst)) {
+      const std::lock_guard lock(mutex);
+      finished.notify_one();
+    }
   }
 
   void run_loop(int thread, std::uint32_t loop) {
@@ -120,6 +130,17 @@ struct ThreadPool::State {
     wake.wait(lock, [&] { return generation.load(std::memory_order_seq_cst) != seen; });
     sleeping.fetch_sub(1, std::memory_order_seq_cst);
     return generation.load(std::memory_order_acquire);
+  }
+
+  void wait_for_pieces() {
+    for (int spin = 0; spin < kCallerSpins; ++spin) {
+      if (unfinished.load(std::memory_order_acquire) == 0) return;
+      pause_briefly();
+    }
+    std::unique_lock lock(mutex);
+    caller_sleeps.store(true, std::memory_order_seq_cst);
+    finished.wait(lock, [&] { return unfinished.load(std::memory_order_seq_cst) == 0; });
+    caller_sleeps.store(false, std::memory_order_relaxed);
   }
 
   void work(int thread) {
@@ -181,13 +202,7 @@ void ThreadPool::parallel_for(std::size_t count, std::size_t grain,
   for (Share& share : state.shares) share.word.store(Share::pack(loop, 0, state.pieces), std::memory_order_release);
   state.announce(loop);
   state.run_loop(0, loop);
-  for (int spin = 0; state.unfinished.load(std::memory_order_acquire) > 0; ++spin) {
-    if (spin < kSpins) {
-      pause_briefly();
-    } else {
-      std::this_thread::yield();  // more threads than cores: let the one we wait for run
-    }
-  }
+  state.wait_for_pieces();
   if (state.failure) {
     const std::exception_ptr failure = std::exchange(state.failure, nullptr);
     std::rethrow_exception(failure);

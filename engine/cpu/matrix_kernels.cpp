@@ -132,7 +132,7 @@ HWY_INLINE VectorU32 load_words(const std::byte* words, int word, int vector) {
 }
 
 // kVectors row vectors from `first_vector` on, kTokens tokens from `token` on, FP32 activations.
-template <class Words, int kVectors, int kTokens>
+template <class Words, int kVectors, int kTokens, bool kFirstVisit>
 HWY_INLINE void multiply_floats(const std::byte* panel, std::int64_t groups, int first_vector,
                                 const ActivationRows& activations, std::int64_t token, float* out,
                                 std::int64_t out_stride) {
@@ -144,7 +144,7 @@ HWY_INLINE void multiply_floats(const std::byte* panel, std::int64_t groups, int
 
   for (std::int64_t group = 0; group < groups; ++group, panel += kGroupBytes<Words>) {
     const std::byte* words = panel + kGroupScaleBytes<Words>;
-    prefetch_ahead<Words>(panel);
+    if constexpr (kFirstVisit) prefetch_ahead<Words>(panel);
     VectorF32 part[kPhases][kTokens][kVectors];
     for (auto& phase : part)
       for (auto& row : phase)
@@ -189,7 +189,7 @@ HWY_INLINE void multiply_floats(const std::byte* panel, std::int64_t groups, int
 }
 
 // The same with q8 activations.
-template <class Words, int kVectors, int kTokens>
+template <class Words, int kVectors, int kTokens, bool kFirstVisit>
 HWY_INLINE void multiply_codes(const std::byte* panel, std::int64_t groups, int first_vector,
                                const ActivationRows& activations, std::int64_t token, float* out,
                                std::int64_t out_stride) {
@@ -200,7 +200,7 @@ HWY_INLINE void multiply_codes(const std::byte* panel, std::int64_t groups, int 
 
   for (std::int64_t group = 0; group < groups; ++group, panel += kGroupBytes<Words>) {
     const std::byte* words = panel + kGroupScaleBytes<Words>;
-    prefetch_ahead<Words>(panel);
+    if constexpr (kFirstVisit) prefetch_ahead<Words>(panel);
     VectorI32 sum[kTokens][kVectors];
     for (int t = 0; t < kTokens; ++t) {
       // Codes are biased to unsigned: take bias * (sum of activation codes) away first.
@@ -238,35 +238,42 @@ HWY_INLINE void multiply_codes(const std::byte* panel, std::int64_t groups, int 
 }
 
 // How many row vectors and tokens one register tile covers. FP32: 4 phases * vectors * tokens accumulators; q8: two.
-constexpr int kManyRegisters = 32;
 constexpr bool kHasManyRegisters = HWY_MAX_BYTES >= 64;
 constexpr int kFloatTokens = kHasManyRegisters ? 4 : 2;
-constexpr int kFloatVectorsAlone = kRowVectors < 2 ? kRowVectors : 2;
 constexpr int kCodeTokens = 4;
-constexpr int kCodeVectors = kRowVectors < 2 ? kRowVectors : 2;
+constexpr int kPairOfVectors = kRowVectors < 2 ? kRowVectors : 2;
 
-template <class Words>
-void multiply_panel_floats(const std::byte* panel, std::int64_t groups, const ActivationRows& activations, float* out,
-                           std::int64_t out_stride) {
-  std::int64_t token = 0;
-  for (; token + kFloatTokens <= activations.tokens; token += kFloatTokens)
-    for (int vector = 0; vector < kRowVectors; ++vector)
-      multiply_floats<Words, 1, kFloatTokens>(panel, groups, vector, activations, token, out, out_stride);
-  for (; token < activations.tokens; ++token)
-    for (int vector = 0; vector < kRowVectors; vector += kFloatVectorsAlone)
-      multiply_floats<Words, kFloatVectorsAlone, 1>(panel, groups, vector, activations, token, out, out_stride);
+// kTokens tokens on all rows of a panel.
+template <class Words, bool kCodes, int kTokens, bool kFirstVisit>
+HWY_INLINE void multiply_tokens(const std::byte* panel, std::int64_t groups, const ActivationRows& activations,
+                                std::int64_t token, float* out, std::int64_t out_stride) {
+  if constexpr (kCodes) {
+    for (int vector = 0; vector < kRowVectors; vector += kPairOfVectors)
+      multiply_codes<Words, kPairOfVectors, kTokens, kFirstVisit>(panel, groups, vector, activations, token, out,
+                                                                  out_stride);
+  } else {
+    constexpr int kVectors = kTokens == 1 ? kPairOfVectors : 1;
+    for (int vector = 0; vector < kRowVectors; vector += kVectors)
+      multiply_floats<Words, kVectors, kTokens, kFirstVisit>(panel, groups, vector, activations, token, out,
+                                                             out_stride);
+  }
 }
 
-template <class Words>
-void multiply_panel_codes(const std::byte* panel, std::int64_t groups, const ActivationRows& activations, float* out,
-                          std::int64_t out_stride) {
+template <class Words, bool kCodes>
+void multiply_panel(const std::byte* panel, std::int64_t groups, const ActivationRows& activations, float* out,
+                    std::int64_t out_stride) {
+  constexpr int kTile = kCodes ? kCodeTokens : kFloatTokens;
   std::int64_t token = 0;
-  for (; token + kCodeTokens <= activations.tokens; token += kCodeTokens)
-    for (int vector = 0; vector < kRowVectors; vector += kCodeVectors)
-      multiply_codes<Words, kCodeVectors, kCodeTokens>(panel, groups, vector, activations, token, out, out_stride);
+  if (activations.tokens >= kTile) {
+    multiply_tokens<Words, kCodes, kTile, true>(panel, groups, activations, 0, out, out_stride);
+    for (token = kTile; token + kTile <= activations.tokens; token += kTile)
+      multiply_tokens<Words, kCodes, kTile, false>(panel, groups, activations, token, out, out_stride);
+  } else {
+    multiply_tokens<Words, kCodes, 1, true>(panel, groups, activations, 0, out, out_stride);
+    token = 1;
+  }
   for (; token < activations.tokens; ++token)
-    for (int vector = 0; vector < kRowVectors; vector += kCodeVectors)
-      multiply_codes<Words, kCodeVectors, 1>(panel, groups, vector, activations, token, out, out_stride);
+    multiply_tokens<Words, kCodes, 1, false>(panel, groups, activations, token, out, out_stride);
 }
 
 void multiply_panels(const PackedMatrix& matrix, std::int64_t panel_begin, std::int64_t panel_end,
@@ -277,13 +284,13 @@ void multiply_panels(const PackedMatrix& matrix, std::int64_t panel_begin, std::
     float* panel_out = out + index * kPanelRows;
     const std::int64_t groups = matrix.groups();
     if (matrix.format() == WeightFormat::kBF16) {
-      multiply_panel_floats<BF16Words>(panel, groups, activations, panel_out, out_stride);
+      multiply_panel<BF16Words, false>(panel, groups, activations, panel_out, out_stride);
     } else if (matrix.format() == WeightFormat::kQ8) {
-      codes ? multiply_panel_codes<Q8Words>(panel, groups, activations, panel_out, out_stride)
-            : multiply_panel_floats<Q8Words>(panel, groups, activations, panel_out, out_stride);
+      codes ? multiply_panel<Q8Words, true>(panel, groups, activations, panel_out, out_stride)
+            : multiply_panel<Q8Words, false>(panel, groups, activations, panel_out, out_stride);
     } else {
-      codes ? multiply_panel_codes<Q4Words>(panel, groups, activations, panel_out, out_stride)
-            : multiply_panel_floats<Q4Words>(panel, groups, activations, panel_out, out_stride);
+      codes ? multiply_panel<Q4Words, true>(panel, groups, activations, panel_out, out_stride)
+            : multiply_panel<Q4Words, false>(panel, groups, activations, panel_out, out_stride);
     }
   }
 }
