@@ -252,7 +252,7 @@ HWY_INLINE void multiply_tokens(const std::byte* panel, std::int64_t groups, con
       multiply_codes<Words, kPairOfVectors, kTokens, kFirstVisit>(panel, groups, vector, activations, token, out,
                                                                   out_stride);
   } else {
-    constexpr int kVectors = kTokens == 1 ? kPairOfVectors : 1;
+    constexpr int kVectors = kTokens == 1 || (kTokens == 2 && kHasManyRegisters) ? kPairOfVectors : 1;
     for (int vector = 0; vector < kRowVectors; vector += kVectors)
       multiply_floats<Words, kVectors, kTokens, kFirstVisit>(panel, groups, vector, activations, token, out,
                                                              out_stride);
@@ -263,17 +263,23 @@ template <class Words, bool kCodes>
 void multiply_panel(const std::byte* panel, std::int64_t groups, const ActivationRows& activations, float* out,
                     std::int64_t out_stride) {
   constexpr int kTile = kCodes ? kCodeTokens : kFloatTokens;
+  const std::int64_t tokens = activations.tokens;
+  // Tiles of kTile tokens, then of 2, then 1; the first tile, whichever it is, is the one that meets new weights.
   std::int64_t token = 0;
-  if (activations.tokens >= kTile) {
+  if (tokens >= kTile) {
     multiply_tokens<Words, kCodes, kTile, true>(panel, groups, activations, 0, out, out_stride);
-    for (token = kTile; token + kTile <= activations.tokens; token += kTile)
+    for (token = kTile; token + kTile <= tokens; token += kTile)
       multiply_tokens<Words, kCodes, kTile, false>(panel, groups, activations, token, out, out_stride);
+  } else if (tokens >= 2) {
+    multiply_tokens<Words, kCodes, 2, true>(panel, groups, activations, 0, out, out_stride);
+    token = 2;
   } else {
     multiply_tokens<Words, kCodes, 1, true>(panel, groups, activations, 0, out, out_stride);
     token = 1;
   }
-  for (; token < activations.tokens; ++token)
-    multiply_tokens<Words, kCodes, 1, false>(panel, groups, activations, token, out, out_stride);
+  for (; token + 2 <= tokens; token += 2)
+    multiply_tokens<Words, kCodes, 2, false>(panel, groups, activations, token, out, out_stride);
+  if (token < tokens) multiply_tokens<Words, kCodes, 1, false>(panel, groups, activations, token, out, out_stride);
 }
 
 void multiply_panels(const PackedMatrix& matrix, std::int64_t panel_begin, std::int64_t panel_end,

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "engine/formats/float_formats.h"
 
 namespace tare::engine {
 
@@ -20,7 +21,7 @@ float encode_activation_block(std::span<const float> values, std::span<std::int8
   constexpr auto kMost = static_cast<float>(kActivationMostCode);
   const float reciprocal = kMost / absmax;
   for (std::size_t i = 0; i < values.size(); ++i)
-    codes[i] = static_cast<std::int8_t>(std::clamp(std::nearbyint(values[i] * reciprocal), -kMost, kMost));
+    codes[i] = static_cast<std::int8_t>(std::clamp(nearest_integer(values[i] * reciprocal), -kMost, kMost));
   return absmax / kMost;
 }
 

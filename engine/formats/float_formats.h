@@ -25,6 +25,13 @@ namespace tare::engine {
   return bfloat16_to_float(float_to_bfloat16(value));
 }
 
+// The nearest integer, ties to even, for |value| < 2^22: a sum with 1.5 * 2^23 has no bits left for a fraction. Unlike
+// std::nearbyint it is two additions everywhere, so that encoders vectorise.
+[[nodiscard]] inline float nearest_integer(float value) {
+  constexpr float kNoFraction = 0x1.8p23F;
+  return (value + kNoFraction) - kNoFraction;
+}
+
 [[nodiscard]] float float16_to_float(std::uint16_t bits);
 [[nodiscard]] std::uint16_t float_to_float16(float value);
 

@@ -35,7 +35,7 @@ std::uint16_t encode_group(std::span<const float> values, int most_code, std::sp
   const float reciprocal = 1.0F / float16_to_float(scale);
   const auto most = static_cast<float>(most_code);
   for (std::size_t i = 0; i < values.size(); ++i)
-    codes[i] = static_cast<std::int8_t>(std::clamp(std::nearbyint(values[i] * reciprocal), -most, most));
+    codes[i] = static_cast<std::int8_t>(std::clamp(nearest_integer(values[i] * reciprocal), -most, most));
   return scale;
 }
 

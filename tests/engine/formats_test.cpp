@@ -80,6 +80,12 @@ TEST(FloatFormats, EveryBfloat16SurvivesARoundTripAndMidpointsGoToEven) {
   }
 }
 
+TEST(FloatFormats, NearestIntegerEqualsNearbyint) {
+  for (float value = -130.0F; value < 130.0F; value += 0.03125F)
+    EXPECT_EQ(nearest_integer(value), std::nearbyint(value));
+  for (const float value : normals(10'000, 1, 1000.0F)) EXPECT_EQ(nearest_integer(value), std::nearbyint(value));
+}
+
 TEST(WeightGroups, ScaleIsRoundedFirstAndCodesAreTheNearest) {
   for (const int most_code : {kQ8MostCode, kQ4MostCode}) {
     for (unsigned seed = 0; seed < 50; ++seed) {
