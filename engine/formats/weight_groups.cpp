@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 
 #include "base/error.h"
 #include "engine/formats/float_formats.h"
@@ -25,8 +25,12 @@ std::uint16_t group_scale(float absmax, int most_code) {
 std::uint16_t encode_group(std::span<const float> values, int most_code, std::span<std::int8_t> codes) {
   if (values.empty() || values.size() != codes.size() || values.size() > static_cast<std::size_t>(kGroupSize))
     throw internal_error("encode_group: a group has 1 to 64 values and as many codes");
-  float absmax = 0;
-  for (const float value : values) absmax = std::max(absmax, std::fabs(value));
+  // Magnitudes of finite numbers are in the order of their bits; a maximum of integers vectorises, one of floats does
+  // not.
+  std::int32_t most_bits = 0;
+  for (const float value : values)
+    most_bits = std::max(most_bits, static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(value) & 0x7FFF'FFFFU));
+  const auto absmax = std::bit_cast<float>(most_bits);
   const std::uint16_t scale = group_scale(absmax, most_code);
   if (scale == 0) {
     std::fill(codes.begin(), codes.end(), std::int8_t{0});
@@ -34,8 +38,11 @@ std::uint16_t encode_group(std::span<const float> values, int most_code, std::sp
   }
   const float reciprocal = 1.0F / float16_to_float(scale);
   const auto most = static_cast<float>(most_code);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    codes[i] = static_cast<std::int8_t>(std::clamp(nearest_integer(values[i] * reciprocal), -most, most));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float code = nearest_integer(values[i] * reciprocal);
+    const float held = code > most ? most : (code < -most ? -most : code);
+    codes[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(held));
+  }
   return scale;
 }
 
