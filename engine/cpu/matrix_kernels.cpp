@@ -1,5 +1,17 @@
 // Matrix times activations for every instruction set. Vector lanes are output rows; see packed_matrix.h for the layout
 // and kernels.h for the order of every sum.
+//
+// One register tile over one group of a panel, here AVX-512 (16 rows a vector), q4, FP32 activations, two vectors:
+//
+//              rows 0..15      rows 16..31
+//   scales    [16 x FP16]     [16 x FP16]        total[v] = fma(scale, (p0 + p1) + (p2 + p3), total[v])
+//   word 0    [16 x 8 codes]  [16 x 8 codes]     p[k mod 4][v] = fma(code_k[v], x_k, p[k mod 4][v]),  k = 0..7
+//   word 1    [16 x 8 codes]  [16 x 8 codes]                                                          k = 8..15
+//   ...
+//   word 7    [16 x 8 codes]  [16 x 8 codes]                                                          k = 56..63
+//
+// More tokens add a dimension of x, p and total: each decoded code vector is used once a token. With q8 activations a
+// word meets its four (or twice four) activation codes in one integer dot product, so p is a single exact sum.
 #include "engine/cpu/kernel_tables.h"
 #include "engine/formats/weight_groups.h"
 
