@@ -1,0 +1,54 @@
+# The CUDA toolkit, when TARE_CUDA is AUTO and one is found, or ON. TARE_CUDA_ENABLED tells the rest of the build.
+set(TARE_CUDA_ENABLED OFF)
+set(TARE_CUDA_ARCHITECTURES "89;90a;120" CACHE STRING "GPU architectures: 90a runs all kernels, others what they can")
+if(NOT TARE_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  set(CMAKE_CUDA_ARCHITECTURES OFF)  # tare_cuda_library names them itself
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3 -lineinfo -DNDEBUG")
+    set(TARE_CUDA_ENABLED ON)
+    # CMake 3.25 knows nvcc's C++20 by no flag.
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+    endif()
+  elseif(TARE_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "TARE_CUDA is ON but no CUDA compiler was found; put nvcc on the PATH or set CUDACXX")
+  endif()
+endif()
+
+# Flags of every CUDA source: one machine code an architecture, host warnings as elsewhere (nvcc's own host code is not
+# pedantic and hides designated initializers from -Wmissing-field-initializers).
+function(tare_cuda_flags name architectures)
+  foreach(architecture ${architectures})
+    target_compile_options(${name} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-gencode arch=compute_${architecture},code=sm_${architecture}>")
+  endforeach()
+  target_compile_options(${name} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-Werror -Werror=all-warnings>"
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Werror>")
+  target_include_directories(${name} SYSTEM PUBLIC ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  set_target_properties(${name} PROPERTIES CUDA_STANDARD 20 CUDA_RUNTIME_LIBRARY Static)
+endfunction()
+
+# tare_cuda_library(NAME SOURCES ... PUBLIC libs ... PRIVATE libs ...): tare_library with CUDA sources.
+function(tare_cuda_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  tare_cuda_flags(${name} "${TARE_CUDA_ARCHITECTURES}")
+endfunction()
+
+# tare_cuda_program(NAME ARCHITECTURES ... SOURCES ... LIBS ...): a program that also runs on a GPU host with nothing installed
+# but a driver; for the architectures named.
+function(tare_cuda_program name)
+  cmake_parse_arguments(ARG "" "" "ARCHITECTURES;SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS})
+  target_link_options(${name} PRIVATE -Wl,--as-needed -static-libstdc++ -static-libgcc)
+  tare_cuda_flags(${name} "${ARG_ARCHITECTURES}")
+endfunction()

@@ -1,0 +1,82 @@
+// The PTX instructions that CUDA C++ has no name for, one function each (PTX ISA 9.0). Addresses called `shared` are
+// 32-bit addresses in the shared window. All need sm_90; the two that order grids do nothing on older devices, where no
+// launch is programmatic.
+#pragma once
+
+#include <cstdint>
+
+namespace tare::engine::ptx {
+
+__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// Lets the next grid of the stream start once every thread block of this one has said so or ended.
+__device__ __forceinline__ void launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+// Waits until the preceding grid has ended and its writes are visible.
+__device__ __forceinline__ void wait_for_preceding_grid() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void barrier_init(std::uint32_t shared_barrier, std::uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_barrier), "r"(arrivals) : "memory");
+}
+// Makes initialised barriers visible to the copy engine.
+__device__ __forceinline__ void fence_barrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_arrive(std::uint32_t shared_barrier) {
+  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(shared_barrier) : "memory");
+}
+// One arrival that also announces `bytes` of copies; the phase ends when they have landed.
+__device__ __forceinline__ void barrier_arrive_expect(std::uint32_t shared_barrier, std::uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(shared_barrier), "r"(bytes)
+               : "memory");
+}
+// Waits until the barrier's phase of that parity has ended.
+__device__ __forceinline__ void barrier_wait(std::uint32_t shared_barrier, std::uint32_t parity) {
+  std::uint32_t done = 0;
+  do {
+    asm volatile(
+        "{\n\t.reg .pred p;\n\t"
+        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
+        "selp.u32 %0, 1, 0, p;\n\t}"
+        : "=r"(done)
+        : "r"(shared_barrier), "r"(parity)
+        : "memory");
+  } while (done == 0);
+}
+
+__device__ __forceinline__ std::uint64_t evict_first_policy() {
+  std::uint64_t policy = 0;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+// Copies `bytes` (a multiple of 16, both addresses 16-byte aligned) from global to shared memory; they count at the
+// barrier.
+__device__ __forceinline__ void bulk_copy(std::uint32_t shared_target, const void* source, std::uint32_t bytes,
+                                          std::uint32_t shared_barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_target),
+      "l"(source), "r"(bytes), "r"(shared_barrier)
+      : "memory");
+}
+__device__ __forceinline__ void bulk_copy(std::uint32_t shared_target, const void* source, std::uint32_t bytes,
+                                          std::uint32_t shared_barrier, std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(shared_target),
+      "l"(source), "r"(bytes), "r"(shared_barrier), "l"(policy)
+      : "memory");
+}
+__device__ __forceinline__ void bulk_prefetch_l2(const void* source, std::uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
+}
+
+}  // namespace tare::engine::ptx

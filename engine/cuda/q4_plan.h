@@ -1,0 +1,52 @@
+// How the units of a q4 matrix are cut among the thread blocks of one launch, and where partial sums go.
+//
+// The units of all row blocks, in order, form one line that is cut into `grid` runs of equal length (up to one unit).
+// A run that crosses a row block's end yields one fragment of each row block it touches. A fragment is a plane of
+// partial sums [256 rows][tokens]; plane k of a row block comes from the k-th thread block that touches it, so adding
+// the planes in order gives the same bits whatever thread block ends first. The cut does not depend on the number of
+// tokens. constexpr, so that host, kernels and tests use the same lines.
+#pragma once
+
+#include "engine/cuda/q4_tiles.h"
+
+namespace tare::engine {
+
+struct Q4Plan {
+  int row_blocks = 0;
+  int units_a_row_block = 0;
+  int grid = 0;  // 1 .. units()
+
+  [[nodiscard]] constexpr int units() const { return row_blocks * units_a_row_block; }
+  // Thread block i owns units first_unit(i) .. first_unit(i + 1) - 1.
+  [[nodiscard]] constexpr int first_unit(int block) const {
+    return static_cast<int>(static_cast<unsigned>(units()) * static_cast<unsigned>(block) /
+                            static_cast<unsigned>(grid));
+  }
+  // The thread block that owns `unit`.
+  [[nodiscard]] constexpr int owner(int unit) const {
+    return static_cast<int>((static_cast<unsigned>(unit + 1) * static_cast<unsigned>(grid) - 1U) /
+                            static_cast<unsigned>(units()));
+  }
+  [[nodiscard]] constexpr int first_block(int row_block) const { return owner(row_block * units_a_row_block); }
+  [[nodiscard]] constexpr int planes(int row_block) const {
+    return owner((row_block + 1) * units_a_row_block - 1) - first_block(row_block) + 1;
+  }
+  [[nodiscard]] constexpr int most_planes() const {
+    int most = 0;
+    for (int row_block = 0; row_block < row_blocks; ++row_block) {
+      most = planes(row_block) > most ? planes(row_block) : most;
+    }
+    return most;
+  }
+};
+
+// The cut of a matrix among at most `most_blocks` thread blocks. units() * (most_blocks + 1) must stay below 2^32.
+[[nodiscard]] constexpr Q4Plan q4_plan(std::int64_t rows, std::int64_t columns, int most_blocks) {
+  Q4Plan plan{.row_blocks = static_cast<int>(q4_row_blocks(rows)),
+              .units_a_row_block = static_cast<int>(q4_units_a_row_block(columns)),
+              .grid = most_blocks};
+  if (plan.units() < most_blocks) plan.grid = plan.units();
+  return plan;
+}
+
+}  // namespace tare::engine

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Runs the probes of the q4 product on a Hopper host, most telling first, each in its own process with a time limit, so that
+# a hang or a fault costs one probe.   run_hopper_probes.sh PROGRAM_FOLDER OUTPUT_FOLDER
+# Leaves q4-gemm-probes.jsonl, clocks.csv and log.txt.
+programs=$1
+output=$2
+results=$output/q4-gemm-probes.jsonl
+mkdir -p "$output"
+nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv,noheader | tee "$output/card.txt"
+nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader -lms 200 >"$output/clocks.csv" &
+sampler=$!
+probe() {
+  limit=$1
+  shift
+  begin=$(date +%s%N)
+  timeout -k 2 "$limit" "$@" >>"$output/log.txt" 2>&1
+  echo "exit $? after $((($(date +%s%N) - begin) / 1000000)) ms: $*" | tee -a "$output/log.txt"
+}
+probe 30 "$programs/q4_gemm_probe" wgmma_f16 "$results"
+probe 15 "$programs/q4_gemm_probe" copy "$results"
+probe 10 "$programs/wgmma_rate_probe" "$results"
+probe 15 "$programs/ring_probe" "$results"
+probe 30 "$programs/q4_gemm_probe" mma_sync_f16 "$results"
+probe 15 "$programs/q4_gemm_probe" unpack_f16 "$results"
+probe 30 "$programs/q4_gemm_probe" wgmma_bf16 "$results"
+probe 30 compute-sanitizer --tool memcheck "$programs/q4_gemm_probe" wgmma_f16 "$output/memcheck.jsonl" odd
+kill $sampler
