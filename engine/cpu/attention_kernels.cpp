@@ -1,4 +1,4 @@
-// One query against one head's cache, for every instruction set. Scores: lanes are positions. Values: lanes are
+// A few queries against one head's cache, for every instruction set. Scores: lanes are positions. Values: lanes are
 // channels.
 #include <algorithm>
 
@@ -18,21 +18,43 @@ namespace HWY_NAMESPACE {
 
 constexpr int kScoreSums = 4;  // by channel mod 4, added as (0 + 1) + (2 + 3)
 
-template <class Stored>
-void scores(const float* query, const Stored* keys, std::int64_t head_dim, std::int64_t count, float scale,
-            float* scores) {
+template <int kQueries, class Stored>
+HWY_INLINE void scores_of(const float* const* queries, const Stored* keys, std::int64_t head_dim, std::int64_t count,
+                          float scale, float* const* scores) {
   const std::int64_t channels = round_up(head_dim, kKeyChannelPadding);
   for (std::int64_t first = 0; first < count; first += kKeyBlock) {
     const Stored* block = keys + first * channels;
     for (std::int64_t lane = 0; lane < kKeyBlock; lane += kLanes) {
-      VectorF32 sums[kScoreSums] = {hn::Zero(kF32), hn::Zero(kF32), hn::Zero(kF32), hn::Zero(kF32)};
+      VectorF32 sums[kQueries][kScoreSums];
+      for (auto& row : sums)
+        for (VectorF32& sum : row) sum = hn::Zero(kF32);
       for (std::int64_t channel = 0; channel < channels; channel += kScoreSums)
-        for (int s = 0; s < kScoreSums; ++s)
-          sums[s] = hn::MulAdd(load_stored(block + (channel + s) * kKeyBlock + lane), hn::Set(kF32, query[channel + s]),
-                               sums[s]);
-      const VectorF32 sum = hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]));
-      hn::StoreU(hn::Mul(sum, hn::Set(kF32, scale)), kF32, scores + first + lane);
+        for (int s = 0; s < kScoreSums; ++s) {
+          const VectorF32 key = load_stored(block + (channel + s) * kKeyBlock + lane);
+          for (int q = 0; q < kQueries; ++q)
+            sums[q][s] = hn::MulAdd(key, hn::Set(kF32, queries[q][channel + s]), sums[q][s]);
+        }
+      for (int q = 0; q < kQueries; ++q) {
+        const VectorF32 sum = hn::Add(hn::Add(sums[q][0], sums[q][1]), hn::Add(sums[q][2], sums[q][3]));
+        hn::StoreU(hn::Mul(sum, hn::Set(kF32, scale)), kF32, scores[q] + first + lane);
+      }
     }
+  }
+}
+
+template <class Stored>
+void scores(const float* const* queries, std::int64_t query_count, const Stored* keys, std::int64_t head_dim,
+            std::int64_t count, float scale, float* const* scores) {
+  static_assert(kMostQueries == 4);
+  switch (query_count) {
+    case 4:
+      return scores_of<4>(queries, keys, head_dim, count, scale, scores);
+    case 3:
+      return scores_of<3>(queries, keys, head_dim, count, scale, scores);
+    case 2:
+      return scores_of<2>(queries, keys, head_dim, count, scale, scores);
+    default:
+      return scores_of<1>(queries, keys, head_dim, count, scale, scores);
   }
 }
 
@@ -61,39 +83,62 @@ float exponentiate(float* scores, std::int64_t count) {
   return total;
 }
 
-// kVectors vectors of channels at once, two sums by position mod 2.
-template <int kVectors, class Stored>
-HWY_INLINE void weighted_channels(const float* weights, const Stored* values, std::int64_t stride, std::int64_t count,
-                                  float factor, float* out) {
-  VectorF32 even[kVectors];
-  VectorF32 odd[kVectors];
-  for (int v = 0; v < kVectors; ++v) even[v] = odd[v] = hn::Zero(kF32);
+// kVectors vectors of channels of kQueries queries at once, two sums by position mod 2.
+template <int kQueries, int kVectors, class Stored>
+HWY_INLINE void weighted_channels(const float* const* weights, const Stored* values, std::int64_t stride,
+                                  std::int64_t count, const float* factors, float* const* out, std::int64_t channel) {
+  VectorF32 sums[2][kQueries][kVectors];
+  for (auto& parity : sums)
+    for (auto& row : parity)
+      for (VectorF32& sum : row) sum = hn::Zero(kF32);
+  const auto add_position = [&](std::int64_t j, auto parity) HWY_ATTR {
+    constexpr int kParity = parity;
+    VectorF32 value[kVectors];
+    for (int v = 0; v < kVectors; ++v) value[v] = load_stored(values + j * stride + channel + v * kLanes);
+    for (int q = 0; q < kQueries; ++q) {
+      const VectorF32 weight = hn::Set(kF32, weights[q][j]);
+      for (int v = 0; v < kVectors; ++v) sums[kParity][q][v] = hn::MulAdd(weight, value[v], sums[kParity][q][v]);
+    }
+  };
   std::int64_t j = 0;
   for (; j + 2 <= count; j += 2) {
-    const VectorF32 even_weight = hn::Set(kF32, weights[j]);
-    const VectorF32 odd_weight = hn::Set(kF32, weights[j + 1]);
-    for (int v = 0; v < kVectors; ++v) {
-      even[v] = hn::MulAdd(even_weight, load_stored(values + j * stride + v * kLanes), even[v]);
-      odd[v] = hn::MulAdd(odd_weight, load_stored(values + (j + 1) * stride + v * kLanes), odd[v]);
-    }
+    add_position(j, std::integral_constant<int, 0>{});
+    add_position(j + 1, std::integral_constant<int, 1>{});
   }
-  if (j < count)
+  if (j < count) add_position(j, std::integral_constant<int, 0>{});
+  for (int q = 0; q < kQueries; ++q)
     for (int v = 0; v < kVectors; ++v)
-      even[v] = hn::MulAdd(hn::Set(kF32, weights[j]), load_stored(values + j * stride + v * kLanes), even[v]);
-  for (int v = 0; v < kVectors; ++v)
-    hn::StoreU(hn::Mul(hn::Add(even[v], odd[v]), hn::Set(kF32, factor)), kF32, out + v * kLanes);
+      hn::StoreU(hn::Mul(hn::Add(sums[0][q][v], sums[1][q][v]), hn::Set(kF32, factors[q])), kF32,
+                 out[q] + channel + v * kLanes);
 }
 
-template <class Stored>
-void weighted_values(const float* weights, const Stored* values, std::int64_t head_dim, std::int64_t count,
-                     float factor, float* out) {
-  constexpr int kVectors = HWY_MAX_BYTES >= 64 ? 8 : 4;
+template <int kQueries, class Stored>
+void weighted_values_of(const float* const* weights, const Stored* values, std::int64_t head_dim, std::int64_t count,
+                        const float* factors, float* const* out) {
+  // 2 * kQueries * kVectors sums in registers
+  constexpr int kSums = HWY_MAX_BYTES >= 64 ? 16 : 8;
+  constexpr int kVectors = kQueries * 2 >= kSums ? 1 : kSums / (2 * kQueries);
   const std::int64_t stride = round_up(head_dim, kValueChannelPadding);
   std::int64_t channel = 0;
   for (; channel + kVectors * kLanes <= stride; channel += kVectors * kLanes)
-    weighted_channels<kVectors>(weights, values + channel, stride, count, factor, out + channel);
+    weighted_channels<kQueries, kVectors>(weights, values, stride, count, factors, out, channel);
   for (; channel < stride; channel += kLanes)
-    weighted_channels<1>(weights, values + channel, stride, count, factor, out + channel);
+    weighted_channels<kQueries, 1>(weights, values, stride, count, factors, out, channel);
+}
+
+template <class Stored>
+void weighted_values(const float* const* weights, std::int64_t query_count, const Stored* values, std::int64_t head_dim,
+                     std::int64_t count, const float* factors, float* const* out) {
+  switch (query_count) {
+    case 4:
+      return weighted_values_of<4>(weights, values, head_dim, count, factors, out);
+    case 3:
+      return weighted_values_of<3>(weights, values, head_dim, count, factors, out);
+    case 2:
+      return weighted_values_of<2>(weights, values, head_dim, count, factors, out);
+    default:
+      return weighted_values_of<1>(weights, values, head_dim, count, factors, out);
+  }
 }
 
 constexpr AttentionKernels kAttentionKernels = {scores<float>, scores<std::uint16_t>, exponentiate,

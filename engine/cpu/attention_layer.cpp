@@ -1,6 +1,8 @@
 // The mixing half of a full-attention layer.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "engine/cpu/forward_pass.h"
 
@@ -23,12 +25,22 @@ void ForwardPass::run_attention(const AttentionWeights& weights, KvCache& cache,
     });
   }
 
-  // Head by head, so that a thread's share holds short and long contexts alike and one head's cache stays near.
-  const std::int64_t items = config_.attention_heads * tokens_;
-  pool_.parallel_for(static_cast<std::size_t>(items), 1, [&](int thread, std::size_t begin, std::size_t end) {
-    for (auto item = static_cast<std::int64_t>(begin); item < static_cast<std::int64_t>(end); ++item)
-      run_attention_head(weights, cache, position, item / tokens_, item % tokens_,
-                         spaces_[static_cast<std::size_t>(thread)]);
+  // Query heads of one key-value head go together, so that its cache is read once for all of them, as long as every
+  // thread has work. Group by group, not token by token: a share then holds short and long contexts alike.
+  const std::int64_t heads_per_cache = config_.attention_heads / config_.key_value_heads;
+  std::int64_t together = std::min(heads_per_cache, kMostQueries);
+  const auto group_count = [&] { return (heads_per_cache + together - 1) / together * config_.key_value_heads; };
+  while (together > 1 && group_count() * tokens_ < pool_.size()) --together;
+  const std::int64_t groups_per_cache = group_count() / config_.key_value_heads;
+  const auto items = static_cast<std::size_t>(group_count() * tokens_);
+  pool_.parallel_for(items, 1, [&](int thread, std::size_t begin, std::size_t end) {
+    for (auto item = static_cast<std::int64_t>(begin); item < static_cast<std::int64_t>(end); ++item) {
+      const std::int64_t group = item / tokens_;
+      const std::int64_t within = group % groups_per_cache * together;
+      run_attention_heads(weights, cache, position, group / groups_per_cache * heads_per_cache + within,
+                          std::min(together, heads_per_cache - within), item % tokens_,
+                          spaces_[static_cast<std::size_t>(thread)]);
+    }
   });
   for_tokens(tokens_, [&](std::int64_t token) { mixed_attention_.quantize(token, kernels_.vectors); });
   multiply_into_residual(weights.out.matrix, mixed_attention_);
@@ -47,22 +59,37 @@ void ForwardPass::store_keys_and_values(const AttentionWeights& weights, KvCache
   }
 }
 
-void ForwardPass::run_attention_head(const AttentionWeights& weights, const KvCache& cache, std::int64_t position,
-                                     std::int64_t head, std::int64_t token, ThreadSpace& space) {
+// Query heads first_head .. first_head + head_count - 1, which share a key-value head.
+void ForwardPass::run_attention_heads(const AttentionWeights& weights, const KvCache& cache, std::int64_t position,
+                                      std::int64_t first_head, std::int64_t head_count, std::int64_t token,
+                                      ThreadSpace& space) {
   const std::int64_t head_dim = config_.head_dim;
-  const float* query_row = query_and_gate_.row(token) + 2 * head * head_dim;
-  float* query = space.query.data();
-  std::fill_n(query, space.query.size(), 0.0F);
-  std::copy_n(query_row, head_dim, query);
-  kernels_.vectors.rms_norm(query, weights.q_norm.data(), head_dim, config_.rms_norm_eps, query);
-  rope_.rotate(position + token, query);
+  const auto count = static_cast<std::size_t>(head_count);
+  std::array<const float*, kMostQueries> queries{};
+  std::array<float*, kMostQueries> scores{};
+  std::array<float*, kMostQueries> outputs{};
+  for (std::size_t i = 0; i < count; ++i) {
+    float* query = space.queries[i].data();
+    std::fill_n(query, space.queries[i].size(), 0.0F);
+    std::copy_n(query_and_gate_.row(token) + 2 * (first_head + static_cast<std::int64_t>(i)) * head_dim, head_dim,
+                query);
+    kernels_.vectors.rms_norm(query, weights.q_norm.data(), head_dim, config_.rms_norm_eps, query);
+    rope_.rotate(position + token, query);
+    queries[i] = query;
+    scores[i] = space.scores[i].data();
+    outputs[i] = space.outputs[i].data();
+  }
 
-  const std::int64_t key_value_head = head / (config_.attention_heads / config_.key_value_heads);
+  const std::int64_t key_value_head = first_head / (config_.attention_heads / config_.key_value_heads);
   const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-  float* output = space.output.data();
-  cache.attend(kernels_.attention, key_value_head, query, position + token + 1, scale, space.scores.data(), output);
-  kernels_.vectors.apply_sigmoid_gate(output, query_row + head_dim, head_dim);
-  std::copy_n(output, head_dim, mixed_attention_.row(token) + head * head_dim);
+  cache.attend(kernels_.attention, key_value_head, std::span(queries).first(count), position + token + 1, scale,
+               std::span(scores).first(count), std::span(outputs).first(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t head = first_head + static_cast<std::int64_t>(i);
+    const float* gate = query_and_gate_.row(token) + (2 * head + 1) * head_dim;
+    kernels_.vectors.apply_sigmoid_gate(outputs[i], gate, head_dim);
+    std::copy_n(outputs[i], head_dim, mixed_attention_.row(token) + head * head_dim);
+  }
 }
 
 }  // namespace tare::engine

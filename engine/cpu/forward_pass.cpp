@@ -22,10 +22,11 @@ ForwardPass::ThreadSpace::ThreadSpace(const ModelConfig& config, std::int64_t ca
       gdn_key(padded_floats(config.linear_key_head_dim)),
       gdn_value(padded_floats(config.linear_value_head_dim)),
       gdn_output(padded_floats(config.linear_value_head_dim)),
-      query(padded_floats(config.head_dim)),
-      key(padded_floats(config.head_dim)),
-      output(padded_floats(config.head_dim)),
-      scores(padded_floats(capacity)) {}
+      key(padded_floats(config.head_dim)) {
+  for (AlignedBuffer<float>& query : queries) query = padded_floats(config.head_dim);
+  for (AlignedBuffer<float>& output : outputs) output = padded_floats(config.head_dim);
+  for (AlignedBuffer<float>& row : scores) row = padded_floats(capacity);
+}
 
 ForwardPass::ForwardPass(const ModelConfig& config, const EngineOptions& options, const ModelWeights& weights,
                          const Kernels& kernels, ThreadPool& pool, std::int64_t capacity)

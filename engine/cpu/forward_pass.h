@@ -3,6 +3,7 @@
 // costs as much as the arithmetic of a small model.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -45,7 +46,8 @@ class ForwardPass {
     GdnScratch gdn;
     // One head's vectors, zero in the padding: apart for the two kinds of layer, since their head sizes differ.
     AlignedBuffer<float> gdn_query, gdn_key, gdn_value, gdn_output;
-    AlignedBuffer<float> query, key, output, scores;
+    AlignedBuffer<float> key;
+    std::array<AlignedBuffer<float>, kMostQueries> queries, outputs, scores;
     std::vector<const float*> taps;
   };
   struct Product {
@@ -79,8 +81,8 @@ class ForwardPass {
   void run_attention(const AttentionWeights& weights, KvCache& cache, std::int64_t position);
   void store_keys_and_values(const AttentionWeights& weights, KvCache& cache, std::int64_t position, std::int64_t token,
                              ThreadSpace& space);
-  void run_attention_head(const AttentionWeights& weights, const KvCache& cache, std::int64_t position,
-                          std::int64_t head, std::int64_t token, ThreadSpace& space);
+  void run_attention_heads(const AttentionWeights& weights, const KvCache& cache, std::int64_t position,
+                           std::int64_t first_head, std::int64_t head_count, std::int64_t token, ThreadSpace& space);
   void run_mlp(const LayerWeights& weights);
   void capture(const Pass& pass, std::size_t index) const;
 };

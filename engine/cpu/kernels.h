@@ -63,21 +63,25 @@ struct VectorKernels {
   bool (*all_finite)(const float* x, std::int64_t size);
 };
 
-// Attention of one query head at one position over its cache. Keys lie in blocks of 16 positions, [D][16] each, D
-// rounded up to 4; values lie as [position][D rounded up to 16]. Positions 0..count-1 take part.
+// Attention of 1 to kMostQueries query heads that share one key-value head, at one position over its cache: the cache
+// is read once for all of them, and each gets the bits it would get alone. Keys lie in blocks of 16 positions, [D][16]
+// each, D rounded up to 4; values lie as [position][D rounded up to 16]. Positions 0..count-1 take part.
+constexpr std::int64_t kMostQueries = 4;
+
 struct AttentionKernels {
-  // scores[j] = scale * (query . key_j), written for j in 0..round_up(count, 16); the surplus is not meaningful.
-  void (*scores_fp32)(const float* query, const float* keys, std::int64_t head_dim, std::int64_t count, float scale,
-                      float* scores);
-  void (*scores_bf16)(const float* query, const std::uint16_t* keys, std::int64_t head_dim, std::int64_t count,
-                      float scale, float* scores);
+  // scores[i][j] = scale * (queries[i] . key_j), written for j in 0..round_up(count, 16); the surplus is not
+  // meaningful.
+  void (*scores_fp32)(const float* const* queries, std::int64_t query_count, const float* keys, std::int64_t head_dim,
+                      std::int64_t count, float scale, float* const* scores);
+  void (*scores_bf16)(const float* const* queries, std::int64_t query_count, const std::uint16_t* keys,
+                      std::int64_t head_dim, std::int64_t count, float scale, float* const* scores);
   // scores[j] = exp(scores[j] - max); returns their sum.
   float (*exponentiate)(float* scores, std::int64_t count);
-  // out[d] = factor * sum over j of weights[j] * value_j[d]
-  void (*weighted_values_fp32)(const float* weights, const float* values, std::int64_t head_dim, std::int64_t count,
-                               float factor, float* out);
-  void (*weighted_values_bf16)(const float* weights, const std::uint16_t* values, std::int64_t head_dim,
-                               std::int64_t count, float factor, float* out);
+  // out[i][d] = factors[i] * sum over j of weights[i][j] * value_j[d]
+  void (*weighted_values_fp32)(const float* const* weights, std::int64_t query_count, const float* values,
+                               std::int64_t head_dim, std::int64_t count, const float* factors, float* const* out);
+  void (*weighted_values_bf16)(const float* const* weights, std::int64_t query_count, const std::uint16_t* values,
+                               std::int64_t head_dim, std::int64_t count, const float* factors, float* const* out);
 };
 
 // Gated DeltaNet, one value head. The state is [dk][stride], stride = dv rounded up to 16, zero in the padding; rows

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <variant>
 
@@ -18,10 +19,10 @@ class KvCache {
 
   // Writes key and value [head_dim] of one head at `position` < capacity; BF16 rounds to nearest even.
   void store(std::int64_t head, std::int64_t position, const float* key, const float* value);
-  // Attention of `query` over positions 0..count-1 of `head`: softmax(scale * query . key) . values.
-  // `scores` has room for count rounded up to 16; `out` for head_dim rounded up to 16.
-  void attend(const AttentionKernels& kernels, std::int64_t head, const float* query, std::int64_t count, float scale,
-              float* scores, float* out) const;
+  // Attention of 1 to kMostQueries queries over positions 0..count-1 of `head`: softmax(scale * query . key) . values.
+  // Each of `scores` has room for count rounded up to 16, each of `out` for head_dim rounded up to 16.
+  void attend(const AttentionKernels& kernels, std::int64_t head, std::span<const float* const> queries,
+              std::int64_t count, float scale, std::span<float* const> scores, std::span<float* const> out) const;
 
   // Bytes that attention reads of a cache of `positions`, and that it writes for one more.
   [[nodiscard]] std::uint64_t bytes(std::int64_t positions) const;

@@ -323,9 +323,30 @@ TEST_P(CpuKernels, AttentionEqualsDoublePrecisionForEveryLength) {
       }
       std::vector<float> scores(kMostPositions, kPoison);
       std::vector<float> out(static_cast<std::size_t>(value_channels), kPoison);
-      kernels_.attention.scores_fp32(query.data(), keys.data(), head_dim, count, 0.0625F, scores.data());
-      const float total = kernels_.attention.exponentiate(scores.data(), count);
-      kernels_.attention.weighted_values_fp32(scores.data(), values.data(), head_dim, count, 1.0F / total, out.data());
+      const float* queries[] = {query.data(), query.data(), query.data(), query.data()};
+      float* score_rows[] = {scores.data(), nullptr, nullptr, nullptr};
+      float* outputs[] = {out.data(), nullptr, nullptr, nullptr};
+      kernels_.attention.scores_fp32(queries, 1, keys.data(), head_dim, count, 0.0625F, score_rows);
+      const float factor = 1.0F / kernels_.attention.exponentiate(scores.data(), count);
+      kernels_.attention.weighted_values_fp32(score_rows, 1, values.data(), head_dim, count, &factor, outputs);
+      // Two to four queries together get the bits of one alone, and the others' bits do not matter.
+      for (std::int64_t together = 2; together <= kMostQueries; ++together) {
+        std::vector<std::vector<float>> rows(4, std::vector<float>(kMostPositions, kPoison));
+        std::vector<std::vector<float>> results(4, std::vector<float>(out.size(), kPoison));
+        const std::vector<float> other = normals(key_channels, 14);
+        std::vector<float> factors(4, factor);
+        for (std::size_t q = 0; q < 4; ++q) {
+          queries[q] = static_cast<std::int64_t>(q) == together - 1 ? query.data() : other.data();
+          score_rows[q] = rows[q].data();
+          outputs[q] = results[q].data();
+        }
+        kernels_.attention.scores_fp32(queries, together, keys.data(), head_dim, count, 0.0625F, score_rows);
+        for (std::size_t q = 0; q < static_cast<std::size_t>(together); ++q)
+          kernels_.attention.exponentiate(rows[q].data(), count);
+        kernels_.attention.weighted_values_fp32(score_rows, together, values.data(), head_dim, count, factors.data(),
+                                                outputs);
+        EXPECT_EQ(results[static_cast<std::size_t>(together - 1)], out);
+      }
       for (std::int64_t i = 0; i < head_dim; ++i) {
         double expected = 0;
         for (std::int64_t j = 0; j < count; ++j)
