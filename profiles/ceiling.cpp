@@ -78,7 +78,8 @@ Ceiling measure_ceiling(engine::Backend& backend, int threads, const CeilingSett
   }
   ceiling.inventory = backend.inventory(settings.context, 1);
   ceiling.bytes_per_round = ceiling.inventory.bytes_per_round();
-  ReadRateProbe probe(pool, ceiling.bytes_per_round);
+  // Beyond the caches the rate no longer depends on the size.
+  ReadRateProbe probe(pool, std::min<std::size_t>(ceiling.bytes_per_round, kBeyondCaches));
   (void)probe.measure(1);
 
   std::vector<double> rates;

@@ -1,8 +1,9 @@
 // The floor under a decode round and how near the engine comes to it.
 //
 // floor = bytes the round reads (WeightInventory) / read rate; share = floor / measured round time. The rate is that of
-// a plain read over a working set as large as the round's bytes, so a model that sits in the cache is held against the
-// cache and a large one against memory. Rate and rounds are measured alternately, since both move on a shared machine.
+// a plain read over a working set as large as the round's bytes (at most 1 GiB), so a model that sits in the cache is
+// held against the cache and a large one against memory. Rate and rounds are measured alternately, since both move on a
+// shared machine.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,11 @@ class FakeBackend final : public Backend {
     pending_.clear();
   }
   std::vector<float> recurrent_state(std::int64_t) const override { return {}; }
-  WeightInventory inventory(std::int64_t, std::int64_t) const override { return {}; }
+  WeightInventory inventory(std::int64_t, std::int64_t) const override {
+    return {{{"weights", "fp32", AccessPattern::kStream, claimed_bytes_, claimed_bytes_, claimed_bytes_ / 4}}};
+  }
+  // What the inventory says a round reads; it reads nothing.
+  void claim_bytes(std::uint64_t bytes) { claimed_bytes_ = bytes; }
   Json description() const override { return Json::object(); }
 
   const std::vector<std::int32_t>& absorbed() const { return absorbed_; }
@@ -54,6 +58,7 @@ class FakeBackend final : public Backend {
  private:
   ModelConfig config_;
   std::int64_t capacity_;
+  std::uint64_t claimed_bytes_ = 0;
   EngineOptions options_;
   std::vector<std::int32_t> absorbed_;
   std::vector<std::int32_t> pending_;
