@@ -15,13 +15,19 @@ constexpr std::size_t kWordsPerLine = 8;  // 64 bytes
 #define TARE_WIDEST_VECTORS
 #endif
 
-// Eight independent sums of a whole line each: enough loads in flight for any memory.
+// Independent sums over eight lines at a time: enough loads in flight for any memory. The hardware's own prefetcher
+// stops at pages, so lines are asked for kPrefetchWords ahead as well; without it the rate from a cache is too low to
+// be a ceiling (a round of the embedded model in BF16 on one thread came out above it).
 TARE_WIDEST_VECTORS std::uint64_t sum_of(const std::uint64_t* words, std::size_t count) {
   constexpr std::size_t kLanes = 64;
+  constexpr std::size_t kPrefetchWords = 1024;
   std::uint64_t lanes[kLanes] = {};
   std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::size_t line = 0; line < kLanes; line += kWordsPerLine)
+      __builtin_prefetch(words + i + kPrefetchWords + line);
     for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += words[i + lane];
+  }
   std::uint64_t sum = 0;
   for (; i < count; ++i) sum += words[i];
   for (const std::uint64_t lane : lanes) sum += lane;
