@@ -176,7 +176,9 @@ void warn_of_outlier(std::span<const Run> runs, const LeastSquares& fit, int df,
       {.code = WarningCode::kOutlierRun,
        .text = fmt::format("the run of arm {} in block {} slot {} lies {:+.3f} % from the fit; it is kept", run.arm,
                            run.block, run.slot, percent(fit.residual[static_cast<Eigen::Index>(worst)])),
-       .numbers = {{"run", static_cast<double>(worst)}, {"p_value", adjusted}}});
+       .numbers = {{"run", static_cast<double>(worst)},
+                   {"percent", percent(fit.residual[static_cast<Eigen::Index>(worst)])},
+                   {"p_value", adjusted}}});
 }
 
 void warn_of_drift(const DriftFit& drift, std::vector<Warning>& warnings) {

@@ -282,10 +282,16 @@ void add_methods(const Experiment& experiment, reports::Findings& findings) {
   findings.methods.unit_of_replication = experiment.schedule.granularity == Granularity::kRun ? "launch" : "block";
 }
 
-// For amounts the numerators are what was measured, not tokens: their differing is no fault.
-void drop_token_warning(stats::Analysis& analysis) {
-  std::erase_if(analysis.warnings,
-                [](const stats::Warning& warning) { return warning.code == stats::WarningCode::kTokensDiffer; });
+// The statistics name runs by number; people know arms by name and count from one.
+void name_outliers(const Gathered& gathered, const stats::Observations& observations,
+                   std::vector<stats::Warning>& warnings) {
+  for (stats::Warning& warning : warnings) {
+    if (warning.code != stats::WarningCode::kOutlierRun) continue;
+    const stats::Run& run = observations.runs[static_cast<std::size_t>(warning.numbers[0].second)];
+    warning.text = fmt::format("the run of {} in block {}, slot {} lies {:+.1f} % from the fit; it is kept",
+                               gathered.experiment.arms[static_cast<std::size_t>(run.arm)].name, run.block + 1,
+                               run.slot + 1, warning.numbers[1].second);
+  }
 }
 
 void add_measure(const Gathered& gathered, std::size_t index, reports::Findings& findings) {
@@ -299,8 +305,7 @@ void add_measure(const Gathered& gathered, std::size_t index, reports::Findings&
   }
   const stats::AnalysisOptions options = options_of(gathered.experiment, entry);
   stats::Analysis analysis = stats::analyse(values.observations, options);
-  if (entry.measure == Measure::kTimeToFirstToken || entry.measure == Measure::kPeakMemory)
-    drop_token_warning(analysis);
+  name_outliers(gathered, values.observations, analysis.warnings);
   if (is_effect) add_warnings(analysis.warnings, findings.warnings);
   add_values(gathered, values.observations, analysis.run_log_rates, index, findings);
   for (const stats::ArmComparison& comparison : analysis.comparisons) {

@@ -295,6 +295,31 @@ TEST(Analysis, ClocksThatDisagreeAreWarnedOf) {
   EXPECT_TRUE(has_warning(findings.warnings, "clocks_disagree"));
 }
 
+TEST(Analysis, AnOutlierIsNamedByItsArmAndKept) {
+  SimulatedRun run;
+  run.arms = {"plain", "other"};
+  run.blocks = 2;
+  run.clock = restless_clock({});
+  std::string arm;
+  run.change_run = [&](const RunRecord& record, RunEnd& end) {
+    if (record.warmup || record.block != 1 || record.slot != 3) return;
+    arm = record.arm;
+    for (PromptResult& prompt : end.prompts) {
+      prompt.decode_ns = 0;
+      for (std::int64_t& duration : prompt.rounds.duration_ns) {
+        duration += duration / 2;
+        prompt.decode_ns += duration;
+      }
+    }
+  };
+  const auto [findings, truth] = analysed(run);
+  ASSERT_TRUE(findings.validity.valid) << findings.validity.why_invalid;
+  const auto found = std::find_if(findings.warnings.begin(), findings.warnings.end(),
+                                  [](const reports::Warning& warning) { return warning.code == "outlier_run"; });
+  ASSERT_NE(found, findings.warnings.end());
+  EXPECT_THAT(found->text, testing::HasSubstr("the run of " + arm + " in block 2, slot 4 lies -"));
+}
+
 TEST(Analysis, ARunInCompanyIsWarnedOf) {
   SimulatedRun run;
   run.arms = {"a", "b"};
