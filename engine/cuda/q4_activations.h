@@ -4,22 +4,21 @@
 //   without
 //           swizzle: core matrices of 8 tokens x 16 bytes), then `group_offset` [p 4][j][v 2] FP32 for tokens
 //           8 j + 2 p + v, then padding to a multiple of 128 bytes.
-//   after the last block: token_scale [tokens] FP32.
+//   after the last block (their number is even, as that of the weight's units): token_scale [tokens] FP32.
 // tokens is 8 or 16; those beyond the real ones are zero.
 //
-// FP16 form: x is scaled by a power of two a token, so that its largest magnitude lies in [2^14, 2^15). A BF16 number
-// down
-//   to 2^-17 of that is then exact in FP16. A weight's code q (0..15) enters the matrix instruction as the subnormal
-//   q 2^-24, in odd registers (rows g + 8) as 16 q 2^-24: exact. group_offset = -8 2^-24 sum of the group's x.
-// BF16 form: x as it is; a weight enters as 128 + q, exact; group_offset = -136 sum of the group's x.
-// In both, the true product of the group is its scale times (sum + group_offset), in FP32.
+// The numbers are FP16: x times a power of two a token that brings its largest magnitude into [2^14, 2^15). A BF16
+// number down to 2^-17 of that is exact then; smaller ones lose at most 2^-40 of it. A weight's code q (0..15) enters
+// the matrix instruction as the FP16 subnormal q 2^-24, in odd registers (rows g + 8) as 16 q 2^-24, both exact.
+// group_offset = -8 2^-24 times the sum of the group's numbers, so that the group's product is its scale times (sum +
+// group_offset), in FP32.
 #pragma once
 
 #include <cstdint>
 
-namespace tare::engine {
+#include "engine/cuda/q4_tiles.h"
 
-enum class Q4Form { kFloat16, kBFloat16 };
+namespace tare::engine {
 
 [[nodiscard]] constexpr int q4_activation_panel_bytes(int tokens) {
   return 64 * 2 * tokens;
@@ -29,7 +28,7 @@ enum class Q4Form { kFloat16, kBFloat16 };
 }
 // Bytes of all blocks and the token scales.
 [[nodiscard]] constexpr std::int64_t q4_activation_bytes(std::int64_t columns, int tokens) {
-  return (columns + 63) / 64 * q4_activation_block_bytes(tokens) + 4 * tokens;
+  return q4_units_a_row_block(columns) * q4_activation_block_bytes(tokens) + 4 * tokens;
 }
 
 // Where the number of (token, column of 0..63) lies in the panel, counted in 16-bit numbers.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kPrepareThreads = 512;
 constexpr int kPrepareWarps = kPrepareThreads / 32;
-constexpr int kLargestExponent = 14;  // FP16 form: the largest magnitude of a token lies in [2^14, 2^15)
+constexpr int kLargestExponent = 14;  // the largest magnitude of a token lies in [2^14, 2^15)
 constexpr int kFinishThreads = 128;
 constexpr int kFinishRegisters = 32;
 
@@ -45,18 +45,17 @@ __device__ float largest_magnitude(const std::uint16_t* x, int columns, float* w
 }
 
 // One thread block a token; 8 threads a group of 64 columns, each 8 columns, which are 16 bytes of the panel.
-__global__ void __launch_bounds__(kPrepareThreads) prepare_kernel(Q4Form form, int tokens, int real_tokens, int columns,
-                                                                  const std::uint16_t* x, std::byte* activations) {
+__global__ void __launch_bounds__(kPrepareThreads)
+    prepare_kernel(int tokens, int real_tokens, int columns, const std::uint16_t* x, std::byte* activations) {
   __shared__ float warp_largest[kPrepareWarps];
   ptx::launch_dependents();
   ptx::wait_for_preceding_grid();
   const int token = static_cast<int>(blockIdx.x);
   const bool real = token < real_tokens;
   const std::uint16_t* row = x + static_cast<std::size_t>(token) * static_cast<std::size_t>(columns);
-  const int exponent =
-      real && form == Q4Form::kFloat16 ? scaling_exponent(largest_magnitude(row, columns, warp_largest)) : 0;
+  const int exponent = real ? scaling_exponent(largest_magnitude(row, columns, warp_largest)) : 0;
   const float scale = power_of_two(exponent);
-  const int groups = (columns + 63) / 64;
+  const auto groups = static_cast<int>(q4_units_a_row_block(columns));
   const int block_bytes = q4_activation_block_bytes(tokens);
   const int part = static_cast<int>(threadIdx.x) % 8;
   for (int group = static_cast<int>(threadIdx.x) / 8; group < groups; group += kPrepareThreads / 8) {
@@ -69,21 +68,15 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_kernel(Q4Form form, i
     for (int index = 0; index < 8; ++index) {
       const int column = group * 64 + part * 8 + index;
       const float value = real && column < columns ? bfloat16(row[column]) * scale : 0.0F;
-      if (form == Q4Form::kFloat16) {
-        const __half half = __float2half_rn(value);
-        packed.bits[index] = __half_as_ushort(half);
-        sum += __half2float(half);
-      } else {
-        packed.bits[index] = static_cast<std::uint16_t>(__float_as_uint(value) >> 16);  // BF16 already
-        sum += value;
-      }
+      const __half half = __float2half_rn(value);
+      packed.bits[index] = __half_as_ushort(half);
+      sum += __half2float(half);
     }
     *reinterpret_cast<uint4*>(block + 2 * q4_panel_place(tokens, token, part * 8)) = packed.all;
     const unsigned eight = 0xFFU << (threadIdx.x % 32 / 8 * 8);
     for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(eight, sum, step);
     float* offsets = reinterpret_cast<float*>(block + q4_activation_panel_bytes(tokens));
-    const float factor = form == Q4Form::kFloat16 ? -8.0F * 0x1p-24F : -136.0F;
-    if (part == 0) offsets[q4_offset_place(tokens, token)] = factor * sum;
+    if (part == 0) offsets[q4_offset_place(tokens, token)] = -8.0F * 0x1p-24F * sum;
   }
   float* token_scales = reinterpret_cast<float*>(activations + static_cast<std::size_t>(groups) * block_bytes);
   if (threadIdx.x == 0) token_scales[token] = power_of_two(-exponent);
@@ -120,9 +113,9 @@ __global__ void __maxnreg__(kFinishRegisters)
 
 }  // namespace
 
-void prepare_q4_activations(Q4Form form, int tokens, int real_tokens, std::int64_t columns, const std::uint16_t* x,
+void prepare_q4_activations(int tokens, int real_tokens, std::int64_t columns, const std::uint16_t* x,
                             std::byte* activations, const CudaLaunch& launch) {
-  launch_kernel("prepare_q4_activations", prepare_kernel, tokens, kPrepareThreads, 0, launch, form, tokens, real_tokens,
+  launch_kernel("prepare_q4_activations", prepare_kernel, tokens, kPrepareThreads, 0, launch, tokens, real_tokens,
                 static_cast<int>(columns), x, activations);
 }
 

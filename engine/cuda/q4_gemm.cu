@@ -5,15 +5,22 @@
 
 namespace tare::engine {
 
-void q4_gemm(Q4Form form, int tokens, const Q4GemmArguments& arguments, const CudaLaunch& launch) {
-  const bool wide = tokens == 16;
-  if (!wide && tokens != 8) throw internal_error("a q4 product takes 8 or 16 tokens");
-  if (form == Q4Form::kFloat16) {
-    if (wide) return launch_q4_stream<Q4WgmmaConsumer<Float16Codes, 16>>("q4_gemm f16 n16", arguments, launch);
-    return launch_q4_stream<Q4WgmmaConsumer<Float16Codes, 8>>("q4_gemm f16 n8", arguments, launch);
-  }
-  if (wide) return launch_q4_stream<Q4WgmmaConsumer<BFloat16Codes, 16>>("q4_gemm bf16 n16", arguments, launch);
-  return launch_q4_stream<Q4WgmmaConsumer<BFloat16Codes, 8>>("q4_gemm bf16 n8", arguments, launch);
+namespace {
+
+constexpr int kWarpgroups = 4;
+constexpr int kStages = 10;
+
+template <int kTokens>
+void launch_product(const char* name, const Q4GemmArguments& arguments, const CudaLaunch& launch) {
+  launch_q4_stream<Q4WgmmaConsumer<kTokens, kWarpgroups>, kStages, 1, Q4Poll::kEveryLane>(name, arguments, launch);
+}
+
+}  // namespace
+
+void q4_gemm(int tokens, const Q4GemmArguments& arguments, const CudaLaunch& launch) {
+  if (tokens == 16) return launch_product<16>("q4_gemm n16", arguments, launch);
+  if (tokens == 8) return launch_product<8>("q4_gemm n8", arguments, launch);
+  throw internal_error("a q4 product takes 8 or 16 tokens");
 }
 
 }  // namespace tare::engine

@@ -4,9 +4,9 @@
 // finish_q4_gemm (planes added in order, scaled). A round gives the first and last to its neighbours; they stand alone
 // here so that the product has a complete definition.
 //
-// Numbers: codes and activations exact (but see q4_activations.h for FP16 form), products and the sums of a group in
-// the tensor core's FP32, groups weighted by their FP16 scale and added in FP32 in order of K, planes added in FP32 in
-// order. The cut along K depends on shape and grid, not on the number of tokens.
+// Numbers: codes and activations exact (see q4_activations.h for activations far below their token's largest), products
+// and the sums of a group in the tensor core's FP32, groups weighted by their FP16 scale and added in FP32 in order of
+// K, planes added in FP32 in order. The cut along K depends on shape and grid, not on the number of tokens.
 //
 // All launches are safe under programmatic dependent launch: weights are read before the wait on the preceding grid,
 // nothing else is, and nothing is written before it.
@@ -22,21 +22,11 @@
 
 namespace tare::engine {
 
-// L2 fill: when a thread block of this launch has asked for its last weights, it pulls the next launch's weights into
-// L2: of the units thread block i will own there, `units` after the first `skip` ones (which its ring already holds).
-struct Q4Fill {
-  const std::byte* weights = nullptr;  // null: no fill
-  Q4Plan plan;
-  int skip = 0;
-  int units = 0;
-};
-
 struct Q4GemmArguments {
   const std::byte* weights = nullptr;      // q4_matrix_bytes, 128-byte aligned, as packed by pack_q4_row_block
   const std::byte* activations = nullptr;  // q4_activation_bytes, 128-byte aligned
   float* planes = nullptr;                 // [most_planes][row_blocks * 256][tokens]
   Q4Plan plan;
-  Q4Fill fill;
 };
 
 // How a launch is put into the stream; `programmatic` sets the attribute that lets it start before its predecessor
@@ -46,15 +36,11 @@ struct CudaLaunch {
   bool programmatic = false;
 };
 
-// Thread blocks of 288 threads. Two fit on an SM: one that runs, and its successor, which fills its ring meanwhile.
-constexpr int kQ4Threads = 288;
-constexpr int kQ4Stages = 10;
-
 // tokens: 8 or 16, as in the activations. Throws Error (environment) when the device is no Hopper or the launch fails.
-void q4_gemm(Q4Form form, int tokens, const Q4GemmArguments& arguments, const CudaLaunch& launch);
+void q4_gemm(int tokens, const Q4GemmArguments& arguments, const CudaLaunch& launch);
 
 // x: [real_tokens][columns] BF16 bits; 0 < real_tokens <= tokens. Writes every byte of the activations.
-void prepare_q4_activations(Q4Form form, int tokens, int real_tokens, std::int64_t columns, const std::uint16_t* x,
+void prepare_q4_activations(int tokens, int real_tokens, std::int64_t columns, const std::uint16_t* x,
                             std::byte* activations, const CudaLaunch& launch);
 
 // y: [real_tokens][rows] FP32, from the planes of q4_gemm under the same plan, by at most `most_blocks` thread blocks

@@ -1,10 +1,10 @@
 // How the units of a q4 matrix are cut among the thread blocks of one launch, and where partial sums go.
 //
-// The units of all row blocks, in order, form one line that is cut into `grid` runs of equal length (up to one unit).
-// A run that crosses a row block's end yields one fragment of each row block it touches. A fragment is a plane of
-// partial sums [256 rows][tokens]; plane k of a row block comes from the k-th thread block that touches it, so adding
-// the planes in order gives the same bits whatever thread block ends first. The cut does not depend on the number of
-// tokens. constexpr, so that host, kernels and tests use the same lines.
+// The unit pairs (256 rows x 128 columns) of all row blocks, in order, form one line that is cut into `grid` runs of
+// equal length (up to one pair). A run that crosses a row block's end yields one fragment of each row block it touches.
+// A fragment is a plane of partial sums [256 rows][tokens]; plane k of a row block comes from the k-th thread block
+// that touches it, so adding the planes in order gives the same bits whatever thread block ends first. The cut does not
+// depend on the number of tokens. constexpr, so that host, kernels and tests use the same lines.
 #pragma once
 
 #include "engine/cuda/q4_tiles.h"
@@ -13,23 +13,23 @@ namespace tare::engine {
 
 struct Q4Plan {
   int row_blocks = 0;
-  int units_a_row_block = 0;
-  int grid = 0;  // 1 .. units()
+  int pairs_a_row_block = 0;
+  int grid = 0;  // 1 .. pairs()
 
-  [[nodiscard]] constexpr int units() const { return row_blocks * units_a_row_block; }
-  // Thread block i owns units first_unit(i) .. first_unit(i + 1) - 1.
-  [[nodiscard]] constexpr int first_unit(int block) const {
-    return static_cast<int>(static_cast<unsigned>(units()) * static_cast<unsigned>(block) /
+  [[nodiscard]] constexpr int pairs() const { return row_blocks * pairs_a_row_block; }
+  // Thread block i owns pairs first_pair(i) .. first_pair(i + 1) - 1.
+  [[nodiscard]] constexpr int first_pair(int block) const {
+    return static_cast<int>(static_cast<unsigned>(pairs()) * static_cast<unsigned>(block) /
                             static_cast<unsigned>(grid));
   }
-  // The thread block that owns `unit`.
-  [[nodiscard]] constexpr int owner(int unit) const {
-    return static_cast<int>((static_cast<unsigned>(unit + 1) * static_cast<unsigned>(grid) - 1U) /
-                            static_cast<unsigned>(units()));
+  // The thread block that owns `pair`.
+  [[nodiscard]] constexpr int owner(int pair) const {
+    return static_cast<int>((static_cast<unsigned>(pair + 1) * static_cast<unsigned>(grid) - 1U) /
+                            static_cast<unsigned>(pairs()));
   }
-  [[nodiscard]] constexpr int first_block(int row_block) const { return owner(row_block * units_a_row_block); }
+  [[nodiscard]] constexpr int first_block(int row_block) const { return owner(row_block * pairs_a_row_block); }
   [[nodiscard]] constexpr int planes(int row_block) const {
-    return owner((row_block + 1) * units_a_row_block - 1) - first_block(row_block) + 1;
+    return owner((row_block + 1) * pairs_a_row_block - 1) - first_block(row_block) + 1;
   }
   [[nodiscard]] constexpr int most_planes() const {
     int most = 0;
@@ -40,12 +40,12 @@ struct Q4Plan {
   }
 };
 
-// The cut of a matrix among at most `most_blocks` thread blocks. units() * (most_blocks + 1) must stay below 2^32.
+// The cut of a matrix among at most `most_blocks` thread blocks. pairs() * (most_blocks + 1) must stay below 2^32.
 [[nodiscard]] constexpr Q4Plan q4_plan(std::int64_t rows, std::int64_t columns, int most_blocks) {
   Q4Plan plan{.row_blocks = static_cast<int>(q4_row_blocks(rows)),
-              .units_a_row_block = static_cast<int>(q4_units_a_row_block(columns)),
+              .pairs_a_row_block = static_cast<int>(q4_unit_pairs_a_row_block(columns)),
               .grid = most_blocks};
-  if (plan.units() < most_blocks) plan.grid = plan.units();
+  if (plan.pairs() < most_blocks) plan.grid = plan.pairs();
   return plan;
 }
 

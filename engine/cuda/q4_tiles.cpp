@@ -33,10 +33,11 @@ void pack_q4_row_block(const Q4Matrix& matrix, std::int64_t row_block, std::span
   const std::int64_t first_row = row_block * kQ4BlockRows;
   const auto rows = static_cast<int>(std::min<std::int64_t>(kQ4BlockRows, matrix.rows - first_row));
   const std::int64_t groups = group_count(matrix.columns);
-  for (std::int64_t group = 0; group < groups; ++group) {
+  for (std::int64_t group = 0; group < q4_units_a_row_block(matrix.columns); ++group) {
     const std::span<std::byte> unit = packed.subspan(static_cast<std::size_t>(group * kQ4UnitBytes), kQ4UnitBytes);
     std::fill(unit.begin(), unit.begin() + kQ4CodeBytes, kTwoZeroCodes);
     std::fill(unit.begin() + kQ4CodeBytes, unit.end(), std::byte{0});
+    if (group >= groups) break;  // the padding of an odd number of groups
     const auto columns =
         static_cast<int>(std::min<std::int64_t>(kQ4UnitColumns, matrix.columns - group * kQ4UnitColumns));
     for (int row = 0; row < rows; ++row) {

@@ -1,6 +1,6 @@
 // The order in which q4 weights lie in device memory: as the tensor-core kernels of this folder consume them.
 //
-//   matrix = row blocks of 256 rows (rows padded with zero weights), each its units in order of K
+//   matrix = row blocks of 256 rows (rows padded with zero weights), each an even number of units in order of K
 //   unit   = 256 rows x 64 columns (one group a row; columns padded with zero weights), 8,704 contiguous bytes:
 //            codes  [warpgroup 2][tile 2][thread 128] 16 bytes, then
 //            scales [warpgroup 2][warp 4][g 8][tile 2][u 2] FP16
@@ -37,8 +37,12 @@ struct Q4Matrix {
 [[nodiscard]] constexpr std::int64_t q4_row_blocks(std::int64_t rows) {
   return (rows + kQ4BlockRows - 1) / kQ4BlockRows;
 }
+// Kernels take units two at a time.
+[[nodiscard]] constexpr std::int64_t q4_unit_pairs_a_row_block(std::int64_t columns) {
+  return (columns + 2 * kQ4UnitColumns - 1) / (2 * kQ4UnitColumns);
+}
 [[nodiscard]] constexpr std::int64_t q4_units_a_row_block(std::int64_t columns) {
-  return (columns + kQ4UnitColumns - 1) / kQ4UnitColumns;
+  return 2 * q4_unit_pairs_a_row_block(columns);
 }
 [[nodiscard]] constexpr std::int64_t q4_matrix_bytes(std::int64_t rows, std::int64_t columns) {
   return q4_row_blocks(rows) * q4_units_a_row_block(columns) * kQ4UnitBytes;

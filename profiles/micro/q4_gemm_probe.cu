@@ -16,17 +16,14 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/cuda/q4_launch.cuh"
 #include "profiles/micro/graph_time.h"
-#include "profiles/micro/q4_consumers.cuh"
 #include "profiles/micro/q4_reference.h"
+#include "profiles/micro/q4_variants.cuh"
 
 namespace {
 
 using namespace tare::engine;  // NOLINT(google-build-using-namespace): a program, not a header
-using tare::micro::append_record;
-using tare::micro::GraphTime;
-using tare::micro::time_graph;
+using namespace tare::micro;   // NOLINT(google-build-using-namespace)
 
 constexpr double kReadRate = 4534e9;  // bytes a second, plain read kernel over 16 GiB on this card
 constexpr int kLayers = 64;
@@ -42,79 +39,6 @@ constexpr Shape kModelShapes[] = {{16384, 5120}, {5120, 6144}, {34816, 5120}, {5
 constexpr Shape kHotShape{8192, 5120};
 constexpr Shape kLongShape{139264, 5120};
 constexpr Shape kOddShapes[] = {{300, 200}, {256, 64}, {1000, 1000}};
-
-// Clocks that a consumer needs for kResidentUnits units when its stage lies in shared memory already: no copies, no
-// barriers.
-constexpr int kResidentUnits = 1000;
-template <class Consumer>
-__global__ void __launch_bounds__(kQ4ConsumerThreads, 2)
-    resident_kernel(const std::byte* unit, const std::byte* activation_block, float* plane, long long* clocks) {
-  __shared__ __align__(128) std::byte stage[q4_stage_bytes(Consumer::kTokens)];
-  for (int index = static_cast<int>(threadIdx.x); index < q4_stage_bytes(Consumer::kTokens);
-       index += kQ4ConsumerThreads) {
-    stage[index] = index < kQ4UnitBytes ? unit[index] : activation_block[index - kQ4UnitBytes];
-  }
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  __syncthreads();
-  Consumer consumer;
-  const long long begin = clock64();
-  consumer.first_unit(stage);
-  for (int count = 1; count < kResidentUnits; ++count) {
-    asm volatile("" ::: "memory");  // the stage is read anew
-    consumer.next_unit(stage, [] {});
-  }
-  consumer.end_fragment();
-  const long long end = clock64();
-  consumer.store(plane + static_cast<std::size_t>(blockIdx.x) * kQ4BlockRows * Consumer::kTokens);
-  if (threadIdx.x % 128 == 0) clocks[blockIdx.x * 2 + threadIdx.x / 128] = end - begin;
-}
-
-using Resident = void (*)(int tokens, int blocks, const std::byte* unit, const std::byte* activation_block,
-                          float* plane, long long* clocks);
-template <class Wide, class Narrow>
-void resident_either(int tokens, int blocks, const std::byte* unit, const std::byte* activation_block, float* plane,
-                     long long* clocks) {
-  if (tokens == 16) {
-    resident_kernel<Wide><<<static_cast<unsigned>(blocks), kQ4ConsumerThreads>>>(unit, activation_block, plane, clocks);
-  } else {
-    resident_kernel<Narrow>
-        <<<static_cast<unsigned>(blocks), kQ4ConsumerThreads>>>(unit, activation_block, plane, clocks);
-  }
-}
-
-using Launch = void (*)(int tokens, const Q4GemmArguments& arguments, const CudaLaunch& launch);
-
-template <class Wide, class Narrow>
-void launch_either(int tokens, const Q4GemmArguments& arguments, const CudaLaunch& launch) {
-  if (tokens == 16) return launch_q4_stream<Wide>("q4 n16", arguments, launch);
-  launch_q4_stream<Narrow>("q4 n8", arguments, launch);
-}
-
-struct Variant {
-  const char* name;
-  Q4Form form;
-  bool computes;  // the product, so that it can be checked
-  bool reads;     // its stages, so that its pace without copies means something
-  Launch launch;
-  Resident resident;
-};
-using namespace tare::micro;
-const Variant kVariants[] = {
-    {"wgmma_f16", Q4Form::kFloat16, true, true,
-     launch_either<Q4WgmmaConsumer<Float16Codes, 16>, Q4WgmmaConsumer<Float16Codes, 8>>,
-     resident_either<Q4WgmmaConsumer<Float16Codes, 16>, Q4WgmmaConsumer<Float16Codes, 8>>},
-    {"wgmma_bf16", Q4Form::kBFloat16, true, true,
-     launch_either<Q4WgmmaConsumer<BFloat16Codes, 16>, Q4WgmmaConsumer<BFloat16Codes, 8>>,
-     resident_either<Q4WgmmaConsumer<BFloat16Codes, 16>, Q4WgmmaConsumer<BFloat16Codes, 8>>},
-    {"mma_sync_f16", Q4Form::kFloat16, true, true,
-     launch_either<MmaSyncConsumer<Float16Codes, 16>, MmaSyncConsumer<Float16Codes, 8>>,
-     resident_either<MmaSyncConsumer<Float16Codes, 16>, MmaSyncConsumer<Float16Codes, 8>>},
-    {"copy", Q4Form::kFloat16, false, false, launch_either<CopyConsumer<16>, CopyConsumer<8>>,
-     resident_either<CopyConsumer<16>, CopyConsumer<8>>},
-    {"unpack_f16", Q4Form::kFloat16, false, true,
-     launch_either<UnpackConsumer<Float16Codes, 16>, UnpackConsumer<Float16Codes, 8>>,
-     resident_either<UnpackConsumer<Float16Codes, 16>, UnpackConsumer<Float16Codes, 8>>},
-};
 
 template <class T>
 class DeviceArray {
@@ -186,7 +110,7 @@ DeviceProduct multiply_on_device(const Bench& bench, Shape shape, int tokens, in
   y.poison();
   check_cuda(cudaMemset(activations.data(), 0xFF, activations.count()), "poison");
   const CudaLaunch launch{.stream = bench.stream, .programmatic = false};
-  prepare_q4_activations(bench.variant.form, width, tokens, shape.columns, x, activations.data(), launch);
+  prepare_q4_activations(width, tokens, shape.columns, x, activations.data(), launch);
   bench.variant.launch(
       width, {.weights = weights, .activations = activations.data(), .planes = planes.data(), .plan = plan}, launch);
   finish_q4_gemm(width, tokens, shape.rows, shape.columns, plan, planes.data(), activations.data(), y.data() + kGuard,
@@ -232,14 +156,9 @@ bool chained_bits_equal(const Bench& bench, Shape shape, const std::byte* weight
   const CudaLaunch launch{.stream = bench.stream, .programmatic = true};
   for (int turn = 0; turn < 200; ++turn) {
     const bool even = turn % 2 == 0;
-    prepare_q4_activations(bench.variant.form, kWidth, 16, shape.columns, even ? x0 : x1, activations.data(), launch);
-    bench.variant.launch(kWidth,
-                         {.weights = weights,
-                          .activations = activations.data(),
-                          .planes = planes.data(),
-                          .plan = plan,
-                          .fill = {.weights = weights, .plan = plan, .skip = kQ4Stages, .units = 8}},
-                         launch);
+    prepare_q4_activations(kWidth, 16, shape.columns, even ? x0 : x1, activations.data(), launch);
+    bench.variant.launch(
+        kWidth, {.weights = weights, .activations = activations.data(), .planes = planes.data(), .plan = plan}, launch);
     finish_q4_gemm(kWidth, 16, shape.rows, shape.columns, plan, planes.data(), activations.data(),
                    even ? first.data() : second.data(), bench.blocks, launch);
   }
@@ -294,14 +213,12 @@ struct TimedBuffers {
   DeviceArray<std::byte> activations;
   DeviceArray<float> planes;
   DeviceArray<float> y;
-  std::size_t layer_bytes = 0;
 };
 
 struct Settings {
   int width = 16;
   int blocks = 132;
   bool programmatic = true;
-  int fill_units = 0;
   int finish_blocks = 0;  // 0: planes are left as they are
 };
 
@@ -315,18 +232,11 @@ void enqueue_steps(const Bench& bench, const TimedBuffers& buffers, const Settin
   const CudaLaunch launch{.stream = bench.stream, .programmatic = settings.programmatic};
   for (std::size_t index = 0; index < steps.size(); ++index) {
     const Step& step = steps[index];
-    const Step& next = steps[(index + 1) % steps.size()];
     const Q4Plan plan = q4_plan(step.shape.rows, step.shape.columns, settings.blocks);
-    Q4GemmArguments arguments{.weights = step.weights,
-                              .activations = buffers.activations.data(),
-                              .planes = buffers.planes.data(),
-                              .plan = plan};
-    if (settings.fill_units > 0) {
-      arguments.fill = {.weights = next.weights,
-                        .plan = q4_plan(next.shape.rows, next.shape.columns, settings.blocks),
-                        .skip = kQ4Stages,
-                        .units = settings.fill_units};
-    }
+    const Q4GemmArguments arguments{.weights = step.weights,
+                                    .activations = buffers.activations.data(),
+                                    .planes = buffers.planes.data(),
+                                    .plan = plan};
     bench.variant.launch(settings.width, arguments, launch);
     if (settings.finish_blocks > 0) {
       finish_q4_gemm(settings.width, settings.width, step.shape.rows, step.shape.columns, plan, buffers.planes.data(),
@@ -343,35 +253,43 @@ void time_steps(const Bench& bench, const TimedBuffers& buffers, const Settings&
   const double launches = static_cast<double>(steps.size());
   char line[640];
   std::snprintf(line, sizeof line,
-                R"({"probe":"time","variant":"%s","what":"%s","n":%d,"blocks":%d,"programmatic":%s,"fill_units":%d,)"
+                R"({"probe":"time","variant":"%s","what":"%s","n":%d,"blocks":%d,"programmatic":%s,)"
                 R"("finish_blocks":%d,"launches":%.0f,"bytes":%.0f,"median_us":%.2f,"least_us":%.2f,"most_us":%.2f,)"
                 R"("us_a_launch":%.3f,"gb_per_s":%.1f,"share":%.4f})",
                 bench.variant.name, name.c_str(), settings.width, settings.blocks,
-                settings.programmatic ? "true" : "false", settings.fill_units, settings.finish_blocks, launches, bytes,
-                time.median_us, time.least_us, time.most_us, time.median_us / launches, bytes / time.median_us / 1e3,
+                settings.programmatic ? "true" : "false", settings.finish_blocks, launches, bytes, time.median_us,
+                time.least_us, time.most_us, time.median_us / launches, bytes / time.median_us / 1e3,
                 bytes / (time.median_us * 1e-6) / kReadRate);
   append_record(bench.results, line);
 }
 
 // Against the 125.4 clocks a tile that DRAM allows an SM at 1,980 MHz (q4-gemm-hopper.md).
 void time_resident(const Bench& bench, const TimedBuffers& buffers, int width) {
-  for (const int blocks : {132, 264}) {
-    DeviceArray<long long> clocks(static_cast<std::size_t>(blocks) * 2);
+  const char* names[] = {"nothing", "every lane polls", "one lane polls", "copies"};
+  for (const Beside beside : {Beside::kNothing, Beside::kEveryLanePolls, Beside::kOneLanePolls, Beside::kCopies}) {
+    DeviceArray<long long> clocks(132 * 4);
+    DeviceArray<int> copies(132);
+    check_cuda(cudaMemset(clocks.data(), 0, 132 * 4 * sizeof(long long)), "clear");
+    check_cuda(cudaMemset(copies.data(), 0, 132 * sizeof(int)), "clear");
     for (int run = 0; run < 3; ++run) {
-      bench.variant.resident(width, blocks, buffers.weights.data(), buffers.activations.data(), buffers.planes.data(),
-                             clocks.data());
-      check_cuda(cudaGetLastError(), "resident kernel");
+      bench.variant.resident(beside, width, buffers.weights.data(), buffers.activations.data(), buffers.planes.data(),
+                             clocks.data(), copies.data());
       check_cuda(cudaDeviceSynchronize(), "resident kernel");
     }
-    std::vector<long long> all = clocks.get();
-    std::sort(all.begin(), all.end());
-    const double tiles = 4.0 * kResidentUnits * (blocks / 132);  // of an SM
-    const double clocks_a_tile = static_cast<double>(all[all.size() / 2]) / tiles;
-    char line[256];
-    std::snprintf(
-        line, sizeof line,
-        R"({"probe":"resident","variant":"%s","n":%d,"blocks":%d,"clocks_a_tile_and_sm":%.1f,"headroom":%.2f})",
-        bench.variant.name, width, blocks, clocks_a_tile, 125.4 / clocks_a_tile);
+    const std::vector<long long> all = clocks.get();
+    std::vector<long long> blocks;
+    for (int block = 0; block < 132; ++block) {
+      blocks.push_back(*std::max_element(all.begin() + block * 4, all.begin() + block * 4 + 4));
+    }
+    std::sort(blocks.begin(), blocks.end());
+    const auto median = static_cast<double>(blocks[66]);
+    const double clocks_a_tile = median / (8.0 * kResidentPairs);
+    char line[320];
+    std::snprintf(line, sizeof line,
+                  R"({"probe":"resident","variant":"%s","n":%d,"beside":"%s","clocks_a_tile_and_sm":%.1f,)"
+                  R"("headroom":%.2f,"copied_bytes_a_clock":%.1f})",
+                  bench.variant.name, width, names[static_cast<int>(beside)], clocks_a_tile, 125.4 / clocks_a_tile,
+                  static_cast<double>(copies.get()[0]) * kQ4PairBytes / median);
     append_record(bench.results, line);
   }
 }
@@ -383,8 +301,7 @@ void time_all(const Bench& bench) {
   TimedBuffers buffers{.weights = DeviceArray<std::byte>(kLayers * layer_bytes),
                        .activations = DeviceArray<std::byte>(static_cast<std::size_t>(q4_activation_bytes(17408, 16))),
                        .planes = DeviceArray<float>(std::size_t{16} << 20),
-                       .y = DeviceArray<float>(std::size_t{16} * 34816),
-                       .layer_bytes = layer_bytes};
+                       .y = DeviceArray<float>(std::size_t{16} * 34816)};
   fill_units<<<1056, 512, 0, bench.stream>>>(reinterpret_cast<uint4*>(buffers.weights.data()),
                                              buffers.weights.count() / 16);
   check_cuda(cudaGetLastError(), "fill");
@@ -400,22 +317,19 @@ void time_all(const Bench& bench) {
     }
   }
   for (const int width : {16, 8}) {
-    prepare_q4_activations(bench.variant.form, width, width, 17408, device_x.data(), buffers.activations.data(),
-                           {.stream = bench.stream});
+    prepare_q4_activations(width, width, 17408, device_x.data(), buffers.activations.data(), {.stream = bench.stream});
     check_cuda(cudaStreamSynchronize(bench.stream), "prepare");
-    if (bench.variant.reads) time_resident(bench, buffers, width);
-    for (const int finish : {0, 132, kWideFinish}) {
-      for (const int fill : {0, 8}) {
-        time_steps(bench, buffers, {.width = width, .fill_units = fill, .finish_blocks = finish}, layers, "64 layers");
+    if (bench.variant.resident != nullptr) time_resident(bench, buffers, width);
+    for (const bool programmatic : {true, false}) {
+      for (const int finish : {0, 132, kWideFinish}) {
+        time_steps(bench, buffers, {.width = width, .programmatic = programmatic, .finish_blocks = finish}, layers,
+                   "64 layers");
       }
-      time_steps(bench, buffers, {.width = width, .programmatic = false, .finish_blocks = finish}, layers, "64 layers");
     }
-    time_steps(bench, buffers, {.width = width, .blocks = 264}, layers, "64 layers");
     // Not of the model: weights that stay in L2, so that the consumers set the pace, and a launch long enough to hide
     // its ends.
     const std::vector<Step> hot(kChainLaunches, {kHotShape, buffers.weights.data()});
-    for (const int blocks : {132, 264})
-      time_steps(bench, buffers, {.width = width, .blocks = blocks}, hot, "hot 8192x5120");
+    time_steps(bench, buffers, {.width = width}, hot, "hot 8192x5120");
     time_steps(bench, buffers, {.width = width}, {{kLongShape, buffers.weights.data()}}, "one launch of 139264x5120");
     for (const Shape& shape : kModelShapes) {
       std::vector<Step> steps;
@@ -425,10 +339,7 @@ void time_all(const Bench& bench) {
       }
       const std::string name = std::to_string(shape.rows) + "x" + std::to_string(shape.columns);
       time_steps(bench, buffers, {.width = width}, steps, name);
-      time_steps(bench, buffers, {.width = width, .fill_units = 8}, steps, name);
       time_steps(bench, buffers, {.width = width, .programmatic = false}, steps, name);
-      for (const int blocks : {120, 128, 264})
-        time_steps(bench, buffers, {.width = width, .blocks = blocks}, steps, name);
     }
   }
 }

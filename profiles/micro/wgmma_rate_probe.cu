@@ -21,7 +21,7 @@ constexpr int kInstructionsAGroup = 4;
 
 // clocks[block * 4 + warpgroup]: of kTurns turns, each kGroups groups of four chained instructions, then a wait for
 // all.
-template <class Codes, int kTokens, int kGroups>
+template <int kTokens, int kGroups>
 __global__ void __launch_bounds__(512) rate_kernel(long long* clocks, float* sink) {
   __shared__ __align__(128) std::uint32_t panel[64 * 16 / 2];
   for (unsigned index = threadIdx.x; index < 512; index += blockDim.x) panel[index] = 0x2C00'2E00U + index * 7U;
@@ -31,14 +31,14 @@ __global__ void __launch_bounds__(512) rate_kernel(long long* clocks, float* sin
   for (unsigned index = 0; index < 16; ++index) {
     a[index] = 0x3400'3500U ^ ((threadIdx.x * 2654435761U + index * 40503U) & 0x00FF'00FFU);
   }
-  const std::uint64_t descriptor = panel_descriptor<kTokens>(ptx::shared_address(panel));
+  const std::uint32_t panel_low = panel_low_word<kTokens>(ptx::shared_address(panel));
   float sums[kGroups][kTokens / 2];
   float total = 0.0F;
   __syncthreads();
   const long long begin = clock64();
   for (int turn = 0; turn < kTurns; ++turn) {
 #pragma unroll
-    for (int group = 0; group < kGroups; ++group) multiply<Codes, kTokens>(sums[group], a, descriptor);
+    for (int group = 0; group < kGroups; ++group) multiply<kTokens>(sums[group], a, panel_low);
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) wait_for_sums<0>(sums[group]);
 #pragma unroll
@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(512) rate_kernel(long long* clocks, float* sin
   if (total == 12345.0F) sink[threadIdx.x] = total;
 }
 
-template <class Codes, int kTokens, int kGroups>
-void measure(const char* type, const char* results) {
+template <int kTokens, int kGroups>
+void measure(const char* results) {
   long long* clocks = nullptr;
   float* sink = nullptr;
   check_cuda(cudaMalloc(reinterpret_cast<void**>(&clocks), 132 * 4 * sizeof(long long)), "cudaMalloc");
@@ -58,7 +58,7 @@ void measure(const char* type, const char* results) {
   for (const int warpgroups : {1, 2, 3, 4}) {
     std::vector<long long> host(132 * 4);
     for (int run = 0; run < 3; ++run) {
-      rate_kernel<Codes, kTokens, kGroups><<<132, 128 * warpgroups>>>(clocks, sink);
+      rate_kernel<kTokens, kGroups><<<132, 128 * warpgroups>>>(clocks, sink);
       check_cuda(cudaGetLastError(), "rate kernel");
       check_cuda(cudaDeviceSynchronize(), "rate kernel");
     }
@@ -71,9 +71,9 @@ void measure(const char* type, const char* results) {
     const double turn_clocks = static_cast<double>(block_clocks[66]) / kTurns;
     char line[320];
     std::snprintf(line, sizeof line,
-                  R"({"probe":"wgmma_rate","type":"%s","n":%d,"groups_in_flight":%d,"warpgroups":%d,)"
+                  R"({"probe":"wgmma_rate","type":"f16","n":%d,"groups_in_flight":%d,"warpgroups":%d,)"
                   R"("clocks_a_turn":%.1f,"clocks_a_group_and_warpgroup":%.1f,"clocks_an_instruction_and_sm":%.2f})",
-                  type, kTokens, kGroups, warpgroups, turn_clocks, turn_clocks / kGroups,
+                  kTokens, kGroups, warpgroups, turn_clocks, turn_clocks / kGroups,
                   turn_clocks / (kGroups * kInstructionsAGroup * warpgroups));
     tare::micro::append_record(results, line);
   }
@@ -86,12 +86,11 @@ void measure(const char* type, const char* results) {
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   try {
-    measure<Float16Codes, 16, 1>("f16", argv[1]);
-    measure<Float16Codes, 16, 2>("f16", argv[1]);
-    measure<Float16Codes, 16, 3>("f16", argv[1]);
-    measure<Float16Codes, 8, 1>("f16", argv[1]);
-    measure<Float16Codes, 8, 2>("f16", argv[1]);
-    measure<BFloat16Codes, 16, 2>("bf16", argv[1]);
+    measure<16, 1>(argv[1]);
+    measure<16, 2>(argv[1]);
+    measure<16, 3>(argv[1]);
+    measure<8, 1>(argv[1]);
+    measure<8, 2>(argv[1]);
     return 0;
   } catch (const tare::Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());

@@ -16,21 +16,21 @@ constexpr Shape kShapes[] = {{16384, 5120}, {5120, 6144}, {34816, 5120}, {5120, 
                              {300, 200},    {256, 64},    {1000, 1000},  {2560, 64}};
 constexpr int kBlocks[] = {1, 7, 120, 128, 132, 264};
 
-TEST(Q4Plan, EveryUnitHasOneOwnerAndRunsDifferByOneAtMost) {
+TEST(Q4Plan, EveryPairHasOneOwnerAndRunsDifferByOneAtMost) {
   for (const Shape& shape : kShapes) {
     for (const int blocks : kBlocks) {
       const Q4Plan plan = q4_plan(shape.rows, shape.columns, blocks);
-      int unit = 0;
-      int least = plan.units();
+      int pair = 0;
+      int least = plan.pairs();
       int most = 0;
       for (int block = 0; block < plan.grid; ++block) {
-        ASSERT_EQ(plan.first_unit(block), unit);
-        const int end = plan.first_unit(block + 1);
-        for (; unit < end; ++unit) ASSERT_EQ(plan.owner(unit), block);
-        least = std::min(least, end - plan.first_unit(block));
-        most = std::max(most, end - plan.first_unit(block));
+        ASSERT_EQ(plan.first_pair(block), pair);
+        const int end = plan.first_pair(block + 1);
+        for (; pair < end; ++pair) ASSERT_EQ(plan.owner(pair), block);
+        least = std::min(least, end - plan.first_pair(block));
+        most = std::max(most, end - plan.first_pair(block));
       }
-      EXPECT_EQ(unit, plan.units());
+      EXPECT_EQ(pair, plan.pairs());
       EXPECT_GE(least, 1);
       EXPECT_LE(most - least, 1);
     }
@@ -45,8 +45,8 @@ TEST(Q4Plan, PlanesOfARowBlockAreThoseThatItsOwnersWrite) {
       const Q4Plan plan = q4_plan(shape.rows, shape.columns, blocks);
       std::vector<std::vector<int>> written(static_cast<std::size_t>(plan.row_blocks));
       for (int block = 0; block < plan.grid; ++block) {
-        const int last_row_block = (plan.first_unit(block + 1) - 1) / plan.units_a_row_block;
-        for (int row_block = plan.first_unit(block) / plan.units_a_row_block; row_block <= last_row_block;
+        const int last_row_block = (plan.first_pair(block + 1) - 1) / plan.pairs_a_row_block;
+        for (int row_block = plan.first_pair(block) / plan.pairs_a_row_block; row_block <= last_row_block;
              ++row_block) {
           written[static_cast<std::size_t>(row_block)].push_back(block - plan.first_block(row_block));
         }
