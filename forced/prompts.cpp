@@ -64,6 +64,7 @@ std::vector<Prompt> take_evenly(std::vector<Prompt> prompts, std::size_t limit) 
   }
   std::sort(taken.begin(), taken.end());
   std::vector<Prompt> result;
+  result.reserve(taken.size());
   for (const std::size_t index : taken) result.push_back(std::move(prompts[index]));
   return result;
 }
@@ -93,6 +94,7 @@ PromptFile read_prompts(const std::filesystem::path& path) {
 
 std::vector<Prompt> select_prompts(const std::vector<Prompt>& prompts, const PromptSelection& selection) {
   std::vector<std::string> ids;
+  ids.reserve(prompts.size());
   std::vector<std::string> categories;
   for (const Prompt& prompt : prompts) {
     ids.push_back(prompt.id);

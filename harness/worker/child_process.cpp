@@ -96,7 +96,7 @@ std::string find_program(const std::string& name) {
     std::size_t begin = 0;
     while (begin <= path.size()) {
       const std::size_t end = std::min(path.find(':', begin), path.size());
-      const std::string candidate = path.substr(begin, end - begin) + "/" + name;
+      std::string candidate = path.substr(begin, end - begin) + "/" + name;
       if (executable(candidate)) return candidate;
       begin = end + 1;
     }
