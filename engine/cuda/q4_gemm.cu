@@ -1,18 +1,19 @@
 #include "base/error.h"
 #include "engine/cuda/q4_gemm.h"
 #include "engine/cuda/q4_launch.cuh"
-#include "engine/cuda/q4_wgmma.cuh"
+#include "engine/cuda/q4_mma_sync.cuh"
 
 namespace tare::engine {
 
 namespace {
 
-constexpr int kWarpgroups = 4;
-constexpr int kStages = 10;
+constexpr int kWarpgroups = 2;
+constexpr int kBlocksAnSm = 2;  // one runs, its successor fills its ring meanwhile
+constexpr int kStages = 5;
 
 template <int kTokens>
 void launch_product(const char* name, const Q4GemmArguments& arguments, const CudaLaunch& launch) {
-  launch_q4_stream<Q4WgmmaConsumer<kTokens, kWarpgroups>, kStages, 1, Q4Poll::kEveryLane>(name, arguments, launch);
+  launch_q4_stream<Q4MmaSyncConsumer<kTokens, kWarpgroups>, kStages, kBlocksAnSm>(name, arguments, launch);
 }
 
 }  // namespace

@@ -33,10 +33,10 @@ void launch_kernel(const char* name, void (*kernel)(Parameters...), int blocks, 
   check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
 }
 
-template <class Consumer, int kStages, int kBlocksAnSm, Q4Poll kPoll>
+template <class Consumer, int kStages, int kBlocksAnSm>
 void launch_q4_stream(const char* name, const Q4GemmArguments& arguments, const CudaLaunch& launch) {
-  launch_kernel(name, q4_stream_kernel<Consumer, kStages, kBlocksAnSm, kPoll>, arguments.plan.grid,
-                kQ4Threads<Consumer>, q4_shared_bytes(Consumer::kTokens, kStages), launch, arguments);
+  launch_kernel(name, q4_stream_kernel<Consumer, kStages, kBlocksAnSm>, arguments.plan.grid, kQ4Threads<Consumer>,
+                q4_shared_bytes(Consumer::kTokens, kStages), launch, arguments);
 }
 
 }  // namespace tare::engine

@@ -265,8 +265,8 @@ void time_steps(const Bench& bench, const TimedBuffers& buffers, const Settings&
 
 // Against the 125.4 clocks a tile that DRAM allows an SM at 1,980 MHz (q4-gemm-hopper.md).
 void time_resident(const Bench& bench, const TimedBuffers& buffers, int width) {
-  const char* names[] = {"nothing", "every lane polls", "one lane polls", "copies"};
-  for (const Beside beside : {Beside::kNothing, Beside::kEveryLanePolls, Beside::kOneLanePolls, Beside::kCopies}) {
+  const char* names[] = {"nothing", "polls", "copies"};
+  for (const Beside beside : {Beside::kNothing, Beside::kPolls, Beside::kCopies}) {
     DeviceArray<long long> clocks(132 * 4);
     DeviceArray<int> copies(132);
     check_cuda(cudaMemset(clocks.data(), 0, 132 * 4 * sizeof(long long)), "clear");

@@ -3,7 +3,9 @@
 #pragma once
 
 #include "engine/cuda/q4_launch.cuh"
+#include "engine/cuda/q4_mma_sync.cuh"
 #include "profiles/micro/q4_consumers.cuh"
+#include "profiles/micro/q4_wgmma.cuh"
 
 namespace tare::micro {
 
@@ -11,16 +13,14 @@ using engine::CudaLaunch;
 using engine::kQ4BlockRows;
 using engine::kQ4Threads;
 using engine::Q4GemmArguments;
-using engine::Q4Poll;
 namespace ptx = engine::ptx;
 
 // Clocks that a consumer needs for kResidentPairs unit pairs when its stage lies in shared memory already.
 constexpr int kResidentPairs = 1000;
 enum class Beside {
-  kNothing,         // no copies, no barriers
-  kEveryLanePolls,  // before each pair every lane looks at a barrier whose phase has ended
-  kOneLanePolls,    // one lane a warp does
-  kCopies,          // a producer copies pairs from L2 into a ring of four that nobody reads, as fast as they land
+  kNothing,  // no copies, no barriers
+  kPolls,    // before each pair every lane looks at a barrier whose phase has ended
+  kCopies,   // a producer copies pairs from L2 into a ring of four that nobody reads, as fast as they land
 };
 constexpr int kBesideStages = 4;
 
@@ -76,14 +76,12 @@ __global__ void __launch_bounds__(kQ4Threads<Consumer>, 1)
     }
     return;
   }
-  const bool speaks = threadIdx.x % 32 == 0;
   const std::uint32_t barrier = ptx::shared_address(&ended);
   Consumer consumer;
   const long long begin = clock64();
   consumer.first_pair(stage);
   for (int count = 1; count < kResidentPairs; ++count) {
-    if (kBeside == Beside::kEveryLanePolls) engine::wait_for_stage<Q4Poll::kEveryLane>(barrier, 0, speaks);
-    if (kBeside == Beside::kOneLanePolls) engine::wait_for_stage<Q4Poll::kOneLane>(barrier, 0, speaks);
+    if (kBeside == Beside::kPolls) ptx::barrier_wait(barrier, 0);
     consumer.next_pair(stage, [] {});
   }
   consumer.end_fragment();
@@ -99,21 +97,20 @@ template <class Consumer>
 void launch_resident(Beside beside, const std::byte* pairs, const std::byte* activation_blocks, float* plane,
                      long long* clocks, int* copies) {
   auto* kernel = resident_kernel<Consumer, Beside::kNothing>;
-  if (beside == Beside::kEveryLanePolls) kernel = resident_kernel<Consumer, Beside::kEveryLanePolls>;
-  if (beside == Beside::kOneLanePolls) kernel = resident_kernel<Consumer, Beside::kOneLanePolls>;
+  if (beside == Beside::kPolls) kernel = resident_kernel<Consumer, Beside::kPolls>;
   if (beside == Beside::kCopies) kernel = resident_kernel<Consumer, Beside::kCopies>;
   engine::launch_kernel("resident", kernel, 132, kQ4Threads<Consumer>, kResidentSharedBytes<Consumer>, {}, pairs,
                         activation_blocks, plane, clocks, copies);
 }
 
 // A variant's kernels for 16 and 8 tokens.
-template <template <int> class Consumer, int kStages, int kBlocksAnSm, Q4Poll kPoll>
+template <template <int> class Consumer, int kStages, int kBlocksAnSm>
 struct Kernels {
   static void launch(int tokens, const Q4GemmArguments& arguments, const CudaLaunch& launch) {
     if (tokens == 16) {
-      return engine::launch_q4_stream<Consumer<16>, kStages, kBlocksAnSm, kPoll>("q4 n16", arguments, launch);
+      return engine::launch_q4_stream<Consumer<16>, kStages, kBlocksAnSm>("q4 n16", arguments, launch);
     }
-    engine::launch_q4_stream<Consumer<8>, kStages, kBlocksAnSm, kPoll>("q4 n8", arguments, launch);
+    engine::launch_q4_stream<Consumer<8>, kStages, kBlocksAnSm>("q4 n8", arguments, launch);
   }
   static void resident(Beside beside, int tokens, const std::byte* pairs, const std::byte* activation_blocks,
                        float* plane, long long* clocks, int* copies) {
@@ -123,15 +120,13 @@ struct Kernels {
 };
 
 template <int kTokens>
-using Wgmma4 = engine::Q4WgmmaConsumer<kTokens, 4>;
+using MmaSync2 = engine::Q4MmaSyncConsumer<kTokens, 2>;
 template <int kTokens>
-using Wgmma2 = engine::Q4WgmmaConsumer<kTokens, 2>;
+using Wgmma4 = Q4WgmmaConsumer<kTokens, 4>;
 template <int kTokens>
-using MmaSync4 = MmaSyncConsumer<kTokens, 4>;
+using Wgmma2 = Q4WgmmaConsumer<kTokens, 2>;
 template <int kTokens>
-using MmaSync2 = MmaSyncConsumer<kTokens, 2>;
-template <int kTokens>
-using Unpack4 = UnpackConsumer<kTokens, 4>;
+using Unpack2 = UnpackConsumer<kTokens, 2>;
 
 struct Variant {
   const char* name;
@@ -141,30 +136,20 @@ struct Variant {
   void (*launch)(int tokens, const Q4GemmArguments& arguments, const CudaLaunch& launch);
 };
 
-using BigRing4 = Kernels<Wgmma4, 10, 1, Q4Poll::kOneLane>;
-using BigRing4AllPoll = Kernels<Wgmma4, 10, 1, Q4Poll::kEveryLane>;
-using BigRing2 = Kernels<Wgmma2, 10, 1, Q4Poll::kOneLane>;
-using TwoBlocks2 = Kernels<Wgmma2, 5, 2, Q4Poll::kOneLane>;
-using BigRingMma4 = Kernels<MmaSync4, 10, 1, Q4Poll::kOneLane>;
-using BigRingMma2 = Kernels<MmaSync2, 10, 1, Q4Poll::kOneLane>;
-using BigRingUnpack4 = Kernels<Unpack4, 10, 1, Q4Poll::kOneLane>;
-using BigRingCopy = Kernels<CopyConsumer, 10, 1, Q4Poll::kOneLane>;
-using TwoBlocks2AllPoll = Kernels<Wgmma2, 5, 2, Q4Poll::kEveryLane>;
-using TwoBlocksMma2AllPoll = Kernels<MmaSync2, 5, 2, Q4Poll::kEveryLane>;
-using BigRingMma2AllPoll = Kernels<MmaSync2, 10, 1, Q4Poll::kEveryLane>;
+using TwoBlocksMma2 = Kernels<MmaSync2, 5, 2>;
+using BigRingMma2 = Kernels<MmaSync2, 10, 1>;
+using TwoBlocksWgmma2 = Kernels<Wgmma2, 5, 2>;
+using BigRingWgmma4 = Kernels<Wgmma4, 10, 1>;
+using TwoBlocksUnpack2 = Kernels<Unpack2, 5, 2>;
+using TwoBlocksCopy = Kernels<CopyConsumer, 5, 2>;
 
 inline constexpr Variant kVariants[] = {
-    {"wgmma_4wg", true, BigRing4::resident, BigRing4::launch},
-    {"wgmma_4wg_all_poll", true, nullptr, BigRing4AllPoll::launch},
-    {"wgmma_2wg", true, BigRing2::resident, BigRing2::launch},
-    {"wgmma_2wg_two_blocks", true, nullptr, TwoBlocks2::launch},
-    {"mma_sync_4wg", true, BigRingMma4::resident, BigRingMma4::launch},
-    {"mma_sync_2wg", true, BigRingMma2::resident, BigRingMma2::launch},
-    {"unpack_4wg", false, BigRingUnpack4::resident, BigRingUnpack4::launch},
-    {"copy", false, nullptr, BigRingCopy::launch},
-    {"wgmma_2wg_two_blocks_all_poll", true, nullptr, TwoBlocks2AllPoll::launch},
-    {"mma_sync_2wg_two_blocks_all_poll", true, nullptr, TwoBlocksMma2AllPoll::launch},
-    {"mma_sync_2wg_all_poll", true, nullptr, BigRingMma2AllPoll::launch},
+    {"engine", true, TwoBlocksMma2::resident, engine::q4_gemm},  // mma.sync, two blocks an SM
+    {"mma_sync_big_ring", true, nullptr, BigRingMma2::launch},
+    {"wgmma_two_blocks", true, TwoBlocksWgmma2::resident, TwoBlocksWgmma2::launch},
+    {"wgmma_4wg_big_ring", true, BigRingWgmma4::resident, BigRingWgmma4::launch},
+    {"unpack", false, TwoBlocksUnpack2::resident, TwoBlocksUnpack2::launch},
+    {"copy", false, nullptr, TwoBlocksCopy::launch},
 };
 
 }  // namespace tare::micro

@@ -16,10 +16,10 @@ probe() {
   timeout -k 2 "$limit" "$@" >>"$output/log.txt" 2>&1
   echo "exit $? after $((($(date +%s%N) - begin) / 1000000)) ms: $*" | tee -a "$output/log.txt"
 }
-for variant in wgmma_4wg mma_sync_2wg copy wgmma_2wg wgmma_4wg_all_poll unpack_4wg wgmma_2wg_two_blocks mma_sync_4wg; do
+for variant in engine wgmma_two_blocks copy unpack mma_sync_big_ring wgmma_4wg_big_ring; do
   probe 20 "$programs/q4_gemm_probe" $variant "$results"
 done
 probe 10 "$programs/wgmma_rate_probe" "$results"
 probe 15 "$programs/ring_probe" "$results"
-probe 30 compute-sanitizer --tool memcheck "$programs/q4_gemm_probe" wgmma_4wg "$output/memcheck.jsonl" odd
+probe 30 compute-sanitizer --tool memcheck "$programs/q4_gemm_probe" engine "$output/memcheck.jsonl" odd
 kill $sampler
