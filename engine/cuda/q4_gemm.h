@@ -44,9 +44,8 @@ void prepare_q4_activations(int tokens, int real_tokens, std::int64_t columns, c
                             std::byte* activations, const CudaLaunch& launch);
 
 // y: [real_tokens][rows] FP32, from the planes of q4_gemm under the same plan, by at most `most_blocks` thread blocks
-// of 128 threads and 32 registers. One of them fits on an SM beside a running q4_gemm and its successor. A grid that
-// has not wholly started holds up the launch after it, so one block an SM keeps weights streaming, and more blocks end
-// sooner.
+// of 128 threads and 32 registers. A grid that has not wholly started holds up the launch after it, so few blocks let
+// weights stream on, and more blocks end sooner.
 void finish_q4_gemm(int tokens, int real_tokens, std::int64_t rows, std::int64_t columns, const Q4Plan& plan,
                     const float* planes, const std::byte* activations, float* y, int most_blocks,
                     const CudaLaunch& launch);
