@@ -80,9 +80,11 @@ std::vector<Room> rooms_of_tare() {
   std::vector<Room> rooms = {{base, {}}, {"stats", {base}}};
   // Inside engine: each may include those before it.
   std::vector<std::string> below = {base};
-  for (const char* name : {"formats", "checkpoint", "tokenizer", "backend", "cpu", "decode"}) {
-    rooms.push_back({std::string("engine/") + name, below});
-    below.push_back(std::string("engine/") + name);
+  for (const char* name : {"formats", "checkpoint", "tokenizer", "backend", "cpu", "cuda", "decode"}) {
+    const std::string folder = std::string("engine/") + name;
+    rooms.push_back({folder, below});
+    if (folder == "engine/cuda") std::erase(rooms.back().may_include, "engine/cpu");  // backends do not know each other
+    below.push_back(folder);
   }
   const std::vector<std::string> engine = below;  // base and all of engine
   std::vector<std::string> engine_and_stats = engine;
