@@ -1,8 +1,8 @@
 // How everything in tare fails: one exception type that carries what went wrong, where, and what to do.
 //
-// The command line prints `error: WHERE: WHAT` and, when there is one, `hint: TODO`, and exits with exit_code(kind).
-// The exit codes are those of docs/guide/exit-codes.md: 0 good, 1 a gate failed, 2 wrong usage or input, or invalid
-// (nothing comparable), 3 inconclusive, 4 the environment lacks something, 5 an internal error.
+// The command line prints `error: WHERE: WHAT` and, when there is one, `hint: WHAT TO DO`, and exits with
+// exit_code(kind). The exit codes are those of docs/guide/exit-codes.md: 0 good, 1 a gate failed, 2 wrong usage or
+// input, or invalid (nothing comparable), 3 inconclusive, 4 the environment lacks something, 5 an internal error.
 #pragma once
 
 #include <stdexcept>
