@@ -62,14 +62,6 @@ std::optional<Difference> compare(const ReplayText& text, const ForcedRun& run) 
   return first_difference(text.prompt_id, DifferenceKind::kRounds, text.round_tokens, run.round_tokens);
 }
 
-double natural_agreement(std::span<const std::int32_t> text, std::span<const std::int32_t> natural) {
-  const std::size_t common = std::min(text.size(), natural.size());
-  if (common == 0) return 0;
-  std::size_t equal = 0;
-  for (std::size_t i = 0; i < common; ++i) equal += text[i] == natural[i] ? 1 : 0;
-  return static_cast<double>(equal) / static_cast<double>(text.size());
-}
-
 void add(Validation& validation, const ReplayText& text, const ForcedRun& run) {
   ++validation.prompts;
   const std::optional<Difference> difference = compare(text, run);

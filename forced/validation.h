@@ -36,9 +36,6 @@ struct Difference {
 // Nothing when the run reproduces the text in tokens, natural choices and rounds.
 [[nodiscard]] std::optional<Difference> compare(const ReplayText& text, const ForcedRun& run);
 
-// Share of positions at which the natural choice equals the text. 0 for an empty run.
-[[nodiscard]] double natural_agreement(std::span<const std::int32_t> text, std::span<const std::int32_t> natural);
-
 struct Validation {
   std::int64_t prompts = 0;
   std::int64_t reproduced = 0;

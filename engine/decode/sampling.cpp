@@ -38,23 +38,6 @@ std::int32_t argmax(std::span<const float> logits) {
   return static_cast<std::int32_t>(index);
 }
 
-TopTwo top_two(std::span<const float> logits) {
-  if (logits.size() < 2) throw internal_error("top_two needs two logits");
-  TopTwo top;
-  top.first = argmax(logits);
-  const auto split = static_cast<std::size_t>(top.first);
-  const auto before = logits.first(split);
-  const auto after = logits.subspan(split + 1);
-  const float best_before = largest(before);
-  const float best_after = largest(after);
-  const std::size_t second = !before.empty() && best_before >= best_after ? first_equal(before, best_before)
-                                                                          : split + 1 + first_equal(after, best_after);
-  top.second = static_cast<std::int32_t>(second);
-  top.margin = logits[split] - logits[second];
-  top.range = logits[split] - *std::min_element(logits.begin(), logits.end());
-  return top;
-}
-
 float exp_nonpositive(float x) {
   // exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2)/2; ln 2 in two parts so that r is exact to rounding.
   constexpr float kLog2e = 1.44269504F;

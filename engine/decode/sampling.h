@@ -12,15 +12,6 @@ namespace tare::engine {
 // Index of the largest logit, the lowest index among equals. logits must not be empty nor hold NaN.
 [[nodiscard]] std::int32_t argmax(std::span<const float> logits);
 
-struct TopTwo {
-  std::int32_t first = 0;
-  std::int32_t second = 0;
-  float margin = 0;  // logit of first minus logit of second, >= 0
-  float range = 0;   // largest minus smallest logit
-};
-// The two largest logits (ids by the tie rule); at least two logits.
-[[nodiscard]] TopTwo top_two(std::span<const float> logits);
-
 // Draws from softmax(logits / temperature) by inverting the cumulative distribution in id order at `uniform` in [0, 1).
 // temperature > 0. `scratch` is reused between calls.
 [[nodiscard]] std::int32_t draw(std::span<const float> logits, double temperature, double uniform,

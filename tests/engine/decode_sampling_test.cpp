@@ -28,17 +28,6 @@ TEST(Argmax, RefusesNothingButNaN) {
   EXPECT_EQ(argmax(std::vector<float>{-INFINITY, -INFINITY}), 0);
 }
 
-TEST(TopTwo, FindsSecondOnEitherSideAndTheMargin) {
-  const std::vector<float> logits = {1.0F, 5.0F, 4.5F, -3.0F};
-  const TopTwo top = top_two(logits);
-  EXPECT_EQ(top.first, 1);
-  EXPECT_EQ(top.second, 2);
-  EXPECT_FLOAT_EQ(top.margin, 0.5F);
-  EXPECT_FLOAT_EQ(top.range, 8.0F);
-  EXPECT_EQ(top_two(std::vector<float>{2.0F, 2.0F, 2.0F}).second, 1);
-  EXPECT_EQ(top_two(std::vector<float>{1.0F, 3.0F, 9.0F}).second, 1);
-}
-
 TEST(ExpNonpositive, IsAccurateToSinglePrecision) {
   for (int i = 0; i <= 8700; ++i) {
     const float x = -0.01F * static_cast<float>(i);

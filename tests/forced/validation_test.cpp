@@ -107,12 +107,5 @@ TEST(Controls, NeedATextTheyCanChange) {
   EXPECT_EQ(flipped_token_control(text(), 8)->tokens[2], 0);  // 7 is the last id: the flip wraps
 }
 
-TEST(NaturalAgreement, CountsEqualPositions) {
-  const std::vector<std::int32_t> wanted = {1, 2, 3, 4};
-  const std::vector<std::int32_t> got = {1, 0, 3, 0};
-  EXPECT_EQ(natural_agreement(wanted, got), 0.5);
-  EXPECT_EQ(natural_agreement(wanted, {}), 0.0);
-}
-
 }  // namespace
 }  // namespace tare::forced
