@@ -52,3 +52,15 @@ function(tare_cuda_program name)
   target_link_options(${name} PRIVATE -Wl,--as-needed -static-libstdc++ -static-libgcc)
   tare_cuda_flags(${name} "${ARG_ARCHITECTURES}")
 endfunction()
+
+# tare_gpu_test(NAME SOURCES ... LIBS ...): GoogleTest program of tests that need a GPU (label gpu); each skips itself with a
+# message where there is none.
+function(tare_gpu_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  target_link_options(${name} PRIVATE -Wl,--as-needed -static-libstdc++ -static-libgcc)
+  tare_cuda_flags(${name} "${TARE_CUDA_ARCHITECTURES}")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS gpu)
+endfunction()

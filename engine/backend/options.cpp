@@ -19,16 +19,26 @@ struct Word {
   Enum value;
 };
 
-constexpr std::array<Word<WeightFormat>, 3> kWeightFormats = {
-    {{"bf16", WeightFormat::kBF16}, {"q8", WeightFormat::kQ8}, {"q4", WeightFormat::kQ4}}};
-constexpr std::array<Word<ActivationFormat>, 2> kActivationFormats = {
-    {{"fp32", ActivationFormat::kFP32}, {"q8", ActivationFormat::kQ8}}};
-constexpr std::array<Word<CacheFormat>, 2> kCacheFormats = {
+constexpr std::array<Word<BackendKind>, 2> kBackendKinds = {{{"cpu", BackendKind::kCpu}, {"cuda", BackendKind::kCuda}}};
+constexpr std::array<Word<WeightFormat>, 5> kWeightFormats = {{{"bf16", WeightFormat::kBF16},
+                                                               {"q8", WeightFormat::kQ8},
+                                                               {"q4", WeightFormat::kQ4},
+                                                               {"q3", WeightFormat::kQ3},
+                                                               {"fp8", WeightFormat::kFP8}}};
+constexpr std::array<Word<ActivationFormat>, 4> kActivationFormats = {{{"auto", ActivationFormat::kAuto},
+                                                                       {"fp32", ActivationFormat::kFP32},
+                                                                       {"bf16", ActivationFormat::kBF16},
+                                                                       {"q8", ActivationFormat::kQ8}}};
+constexpr std::array<Word<CacheFormat>, 3> kCacheFormats = {
+    {{"fp32", CacheFormat::kFP32}, {"bf16", CacheFormat::kBF16}, {"fp8", CacheFormat::kFP8}}};
+constexpr std::array<Word<CacheFormat>, 2> kColumnFormats = {
     {{"fp32", CacheFormat::kFP32}, {"bf16", CacheFormat::kBF16}}};
+constexpr std::array<Word<StateFormat>, 2> kStateFormats = {
+    {{"fp32", StateFormat::kFP32}, {"fp16", StateFormat::kFP16}}};
 constexpr std::array<Word<GdnForm>, 2> kGdnForms = {
     {{"recurrent", GdnForm::kRecurrent}, {"chunked", GdnForm::kChunked}}};
-constexpr std::array<Word<HandicapPlace>, 2> kHandicapPlaces = {
-    {{"none", HandicapPlace::kNone}, {"host", HandicapPlace::kHost}}};
+constexpr std::array<Word<HandicapPlace>, 3> kHandicapPlaces = {
+    {{"none", HandicapPlace::kNone}, {"host", HandicapPlace::kHost}, {"kernel", HandicapPlace::kKernel}}};
 constexpr std::array<Word<PerturbPlace>, 2> kPerturbPlaces = {
     {{"none", PerturbPlace::kNone}, {"logits", PerturbPlace::kLogits}}};
 constexpr std::array<Word<TensorClass>, 5> kTensorClasses = {{{"attention", TensorClass::kAttention},
@@ -98,6 +108,18 @@ Field integer_field(std::string path, std::int64_t least, std::int64_t most, Acc
           [=](const EngineOptions& options) { return Json(access(const_cast<EngineOptions&>(options))); }};
 }
 
+template <class Access>
+Field flag_field(std::string path, Access access, std::string meaning) {
+  return {std::move(path),
+          "flag",
+          {},
+          std::move(meaning),
+          [=](EngineOptions& options, JsonReader& reader, const std::string& key) {
+            access(options) = reader.boolean(key);
+          },
+          [=](const EngineOptions& options) { return Json(access(const_cast<EngineOptions&>(options))); }};
+}
+
 std::vector<WeightOverride> read_overrides(JsonReader& reader, const std::string& key) {
   std::vector<WeightOverride> overrides;
   for (const Json& element : reader.array(key)) {
@@ -135,8 +157,11 @@ Json print_overrides(const std::vector<WeightOverride>& overrides) {
 std::vector<Field> make_fields() {
   std::vector<Field> fields;
   fields.push_back(word_field(
+      "backend", kBackendKinds, [](EngineOptions & o) -> auto& { return o.backend; },
+      "cpu, or cuda (an NVIDIA GPU; programs built with the CUDA toolkit)"));
+  fields.push_back(word_field(
       "weights.format", kWeightFormats, [](EngineOptions & o) -> auto& { return o.weights.format; },
-      "format of every projection and of the head; groups of 64 along K with FP16 scales for q8, q4"));
+      "format of every projection and of the head; groups of 64 along K with FP16 scales but for bf16"));
   fields.push_back({"weights.overrides",
                     "list",
                     {},
@@ -148,20 +173,26 @@ std::vector<Field> make_fields() {
                     [](const EngineOptions& o) { return print_overrides(o.weights.overrides); }});
   fields.push_back(word_field(
       "activations.format", kActivationFormats, [](EngineOptions & o) -> auto& { return o.activations.format; },
-      "input of quantised projections: FP32, or INT8 in blocks of 64 with an FP32 scale"));
+      "input of projections: auto (cpu: fp32, cuda: bf16), fp32 (on cuda slow and exact), bf16 (cuda), or q8: INT8 in "
+      "blocks of 64 with an FP32 scale, for quantised projections (cpu)"));
   fields.push_back(word_field(
-      "kv.key", kCacheFormats, [](EngineOptions & o) -> auto& { return o.kv.key; }, "key cache"));
+      "kv.key", kCacheFormats, [](EngineOptions & o) -> auto& { return o.kv.key; },
+      "key cache; fp8 is E4M3 without scales (cuda)"));
   fields.push_back(word_field(
-      "kv.value", kCacheFormats, [](EngineOptions & o) -> auto& { return o.kv.value; }, "value cache"));
+      "kv.value", kCacheFormats, [](EngineOptions & o) -> auto& { return o.kv.value; },
+      "value cache; fp8 is E4M3 without scales (cuda)"));
   fields.push_back(word_field(
-      "state.convolution", kCacheFormats, [](EngineOptions & o) -> auto& { return o.state.convolution; },
+      "state.convolution", kColumnFormats, [](EngineOptions & o) -> auto& { return o.state.convolution; },
       "convolution columns"));
+  fields.push_back(word_field(
+      "state.recurrent", kStateFormats, [](EngineOptions & o) -> auto& { return o.state.recurrent; },
+      "recurrent state as stored between passes; fp16 on cuda"));
   fields.push_back(word_field(
       "gdn.form", kGdnForms, [](EngineOptions & o) -> auto& { return o.gdn.form; },
       "token recurrence, or the chunk form (blocks of 64 positions)"));
   fields.push_back(integer_field(
-      "prefill.chunk", 1, kMostTokens, [](EngineOptions & o) -> auto& { return o.prefill.chunk; },
-      "tokens a prefill pass"));
+      "prefill.chunk", 0, kMostTokens, [](EngineOptions & o) -> auto& { return o.prefill.chunk; },
+      "tokens a prefill pass; 0: 128 on the cpu, 2048 on cuda"));
   fields.push_back(integer_field(
       "context", 0, kMostTokens, [](EngineOptions & o) -> auto& { return o.context; },
       "tokens the caches hold; 0: the model's maximum, at most 8192"));
@@ -175,6 +206,28 @@ std::vector<Field> make_fields() {
        "auto, or an instruction set that this machine has (tare --version lists them)",
        [](EngineOptions& o, JsonReader& reader, const std::string& key) { o.cpu.instruction_set = reader.text(key); },
        [](const EngineOptions& o) { return Json(o.cpu.instruction_set); }});
+  fields.push_back(integer_field(
+      "cuda.device", 0, 63, [](EngineOptions & o) -> auto& { return o.cuda.device; }, "which GPU"));
+  fields.push_back(flag_field(
+      "cuda.graph", [](EngineOptions & o) -> auto& { return o.cuda.graph; },
+      "a round is one CUDA graph; false: its kernels are launched one by one"));
+  fields.push_back(flag_field(
+      "cuda.programmatic", [](EngineOptions & o) -> auto& { return o.cuda.programmatic; },
+      "kernels start before their predecessor ends and ask for weights before they wait"));
+  fields.push_back(integer_field(
+      "cuda.trigger", -1, 1 << 20, [](EngineOptions & o) -> auto& { return o.cuda.trigger; },
+      "a weight product lets its successor start when a block has this many unit pairs left to ask for; -1: at once"));
+  fields.push_back({"cuda.l2_fill_mb",
+                    "number",
+                    {},
+                    "megabytes of the next weights that a GDN or attention kernel's extra blocks pull into L2",
+                    [](EngineOptions& o, JsonReader& reader, const std::string& key) {
+                      o.cuda.l2_fill_mb = reader.number(key, 0, 64);
+                    },
+                    [](const EngineOptions& o) { return Json(o.cuda.l2_fill_mb); }});
+  fields.push_back(integer_field(
+      "cuda.l2_fill_blocks", 1, 132, [](EngineOptions & o) -> auto& { return o.cuda.l2_fill_blocks; },
+      "how many extra blocks do so"));
   fields.push_back(word_field(
       "handicap.place", kHandicapPlaces, [](EngineOptions & o) -> auto& { return o.handicap.place; },
       "instrument: where a known cost is spun in every round"));
@@ -280,6 +333,9 @@ std::vector<OptionDescription> describe_options() {
   return descriptions;
 }
 
+std::string to_text(BackendKind kind) {
+  return text_of(kBackendKinds, kind);
+}
 std::string to_text(WeightFormat format) {
   return text_of(kWeightFormats, format);
 }
@@ -288,6 +344,9 @@ std::string to_text(ActivationFormat format) {
 }
 std::string to_text(CacheFormat format) {
   return text_of(kCacheFormats, format);
+}
+std::string to_text(StateFormat format) {
+  return text_of(kStateFormats, format);
 }
 std::string to_text(GdnForm form) {
   return text_of(kGdnForms, form);

@@ -11,11 +11,13 @@
 
 namespace tare::engine {
 
-enum class WeightFormat { kBF16, kQ8, kQ4 };
-enum class ActivationFormat { kFP32, kQ8 };
-enum class CacheFormat { kFP32, kBF16 };
+enum class BackendKind { kCpu, kCuda };
+enum class WeightFormat { kBF16, kQ8, kQ4, kQ3, kFP8 };
+enum class ActivationFormat { kAuto, kFP32, kBF16, kQ8 };
+enum class CacheFormat { kFP32, kBF16, kFP8 };
+enum class StateFormat { kFP32, kFP16 };
 enum class GdnForm { kRecurrent, kChunked };
-enum class HandicapPlace { kNone, kHost };
+enum class HandicapPlace { kNone, kHost, kKernel };
 enum class PerturbPlace { kNone, kLogits };
 
 // Tensor classes a weight format can be chosen for: projections only. The embedding (a gather), norms, convolution, a/b
@@ -30,31 +32,44 @@ struct WeightOverride {
 };
 
 struct EngineOptions {
+  BackendKind backend = BackendKind::kCpu;
   struct Weights {
     WeightFormat format = WeightFormat::kBF16;  // of every projection and the head
     std::vector<WeightOverride> overrides;      // later ones win
   } weights;
   struct Activations {
-    ActivationFormat format = ActivationFormat::kFP32;  // input of quantised projections: FP32, or INT8 blocks of 64
+    // Input of the projections. auto: fp32 on the CPU, bf16 on CUDA. q8 (INT8 blocks of 64, quantised weights only) is
+    // the CPU's, bf16 is CUDA's; fp32 on CUDA runs reference products, slow and exact.
+    ActivationFormat format = ActivationFormat::kAuto;
   } activations;
   struct KeyValue {
     CacheFormat key = CacheFormat::kBF16;
     CacheFormat value = CacheFormat::kBF16;
   } kv;
   struct State {
-    CacheFormat convolution = CacheFormat::kFP32;  // the recurrent state and logits are FP32
+    CacheFormat convolution = CacheFormat::kFP32;  // fp32 or bf16
+    StateFormat recurrent = StateFormat::kFP32;
   } state;
   struct Gdn {
     GdnForm form = GdnForm::kRecurrent;
   } gdn;
   struct Prefill {
-    std::int64_t chunk = 128;  // tokens a pass
+    std::int64_t chunk = 0;  // tokens a pass; 0: 128 on the CPU, 2048 on CUDA
   } prefill;
   std::int64_t context = 0;  // tokens the caches can hold; 0: the model's maximum, at most 8192
   struct Cpu {
     std::int64_t threads = 0;              // 0: as many as this process may use
     std::string instruction_set = "auto";  // or a name of available_instruction_sets(): "AVX3_DL", "AVX2" ...
   } cpu;
+  struct Cuda {
+    std::int64_t device = 0;
+    bool graph = true;          // a round is one CUDA graph; false: its kernels are launched one by one
+    bool programmatic = true;   // kernels start before their predecessor ends and ask for weights before they wait
+    std::int64_t trigger = -1;  // a product lets its successor start when a block has this many unit pairs left to ask
+                                // for; -1: at once
+    double l2_fill_mb = 0;      // weights that the extra blocks of a GDN or attention kernel pull into L2
+    std::int64_t l2_fill_blocks = 16;
+  } cuda;
   struct Handicap {  // instrument: a known cost a round, spun after the round's work and inside its time
     HandicapPlace place = HandicapPlace::kNone;
     std::int64_t ns = 0;  // spun every round
@@ -77,16 +92,18 @@ void apply_option(EngineOptions& options, std::string_view assignment);
 
 struct OptionDescription {
   std::string path;                // "weights.format"
-  std::string type;                // "word", "integer", "number", "text", "list"
+  std::string type;                // "word", "integer", "number", "text", "list", "flag"
   std::vector<std::string> words;  // for type word
   Json default_value;
   std::string meaning;
 };
 [[nodiscard]] std::vector<OptionDescription> describe_options();
 
-[[nodiscard]] std::string to_text(WeightFormat format);  // "bf16", "q8", "q4"
+[[nodiscard]] std::string to_text(BackendKind kind);     // "cpu", "cuda"
+[[nodiscard]] std::string to_text(WeightFormat format);  // "bf16", "q8", "q4", "q3", "fp8"
 [[nodiscard]] std::string to_text(ActivationFormat format);
 [[nodiscard]] std::string to_text(CacheFormat format);
+[[nodiscard]] std::string to_text(StateFormat format);
 [[nodiscard]] std::string to_text(GdnForm form);
 
 }  // namespace tare::engine

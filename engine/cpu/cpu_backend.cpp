@@ -29,15 +29,31 @@ std::int64_t capacity_of(const ModelConfig& config, const EngineOptions& options
   return options.context > 0 ? options.context : std::min(config.max_positions, kDefaultContext);
 }
 
+// The options with what they leave open settled for this backend. Throws Error (input) for what only CUDA has.
+EngineOptions settled(EngineOptions options) {
+  const auto refuse = [](bool found, const std::string& path, const std::string& word) {
+    if (found) throw input_error(path, fmt::format("{} needs backend cuda", word));
+  };
+  refuse(options.backend != BackendKind::kCpu, "backend", "this one");
+  refuse(options.activations.format == ActivationFormat::kBF16, "activations.format", "bf16");
+  refuse(options.kv.key == CacheFormat::kFP8, "kv.key", "fp8");
+  refuse(options.kv.value == CacheFormat::kFP8, "kv.value", "fp8");
+  refuse(options.state.recurrent != StateFormat::kFP32, "state.recurrent", "fp16");
+  refuse(options.handicap.place == HandicapPlace::kKernel, "handicap.place", "kernel");
+  if (options.activations.format == ActivationFormat::kAuto) options.activations.format = ActivationFormat::kFP32;
+  if (options.prefill.chunk == 0) options.prefill.chunk = 128;
+  return options;
+}
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const Checkpoint& checkpoint, const EngineOptions& options)
       : config_(checkpoint.config()),
-        options_(options),
-        capacity_(capacity_of(config_, options)),
-        kernels_(select_kernels(options.cpu.instruction_set)),
-        pool_(options.cpu.threads > 0 ? static_cast<int>(options.cpu.threads) : usable_threads()),
-        weights_(load_model_weights(checkpoint, options, pool_)),
+        options_(settled(options)),
+        capacity_(capacity_of(config_, options_)),
+        kernels_(select_kernels(options_.cpu.instruction_set)),
+        pool_(options_.cpu.threads > 0 ? static_cast<int>(options_.cpu.threads) : usable_threads()),
+        weights_(load_model_weights(checkpoint, options_, pool_)),
         unread_(unread_tensors(checkpoint)),
         layers_(make_layer_states(config_, options_, capacity_)),
         forward_(config_, options_, weights_, kernels_, pool_, capacity_) {}

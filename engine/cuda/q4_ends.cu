@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kPrepareThreads)
 // One thread four tokens of one row at a time.
 template <int kTokens>
 __global__ void __maxnreg__(kFinishRegisters)
-    finish_kernel(Q4Plan plan, int real_tokens, int rows, const float* planes, const float* token_scales, float* y) {
+    finish_kernel(TilePlan plan, int real_tokens, int rows, const float* planes, const float* token_scales, float* y) {
   ptx::launch_dependents();
   ptx::wait_for_preceding_grid();
   constexpr int kQuads = kTokens / 4;
@@ -119,7 +119,7 @@ void prepare_q4_activations(int tokens, int real_tokens, std::int64_t columns, c
                 static_cast<int>(columns), x, activations);
 }
 
-void finish_q4_gemm(int tokens, int real_tokens, std::int64_t rows, std::int64_t columns, const Q4Plan& plan,
+void finish_q4_gemm(int tokens, int real_tokens, std::int64_t rows, std::int64_t columns, const TilePlan& plan,
                     const float* planes, const std::byte* activations, float* y, int most_blocks,
                     const CudaLaunch& launch) {
   const auto* token_scales =

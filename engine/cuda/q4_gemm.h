@@ -17,8 +17,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/cuda/launch.h"
 #include "engine/cuda/q4_activations.h"
-#include "engine/cuda/q4_plan.h"
+#include "engine/cuda/tile_plan.h"
 
 namespace tare::engine {
 
@@ -26,14 +27,7 @@ struct Q4GemmArguments {
   const std::byte* weights = nullptr;      // q4_matrix_bytes, 128-byte aligned, as packed by pack_q4_row_block
   const std::byte* activations = nullptr;  // q4_activation_bytes, 128-byte aligned
   float* planes = nullptr;                 // [most_planes][row_blocks * 256][tokens]
-  Q4Plan plan;
-};
-
-// How a launch is put into the stream; `programmatic` sets the attribute that lets it start before its predecessor
-// ends.
-struct CudaLaunch {
-  cudaStream_t stream = nullptr;
-  bool programmatic = false;
+  TilePlan plan;
 };
 
 // tokens: 8 or 16, as in the activations. Throws Error (environment) when the device is no Hopper or the launch fails.
@@ -46,7 +40,7 @@ void prepare_q4_activations(int tokens, int real_tokens, std::int64_t columns, c
 // y: [real_tokens][rows] FP32, from the planes of q4_gemm under the same plan, by at most `most_blocks` thread blocks
 // of 128 threads and 32 registers. A grid that has not wholly started holds up the launch after it, so few blocks let
 // weights stream on, and more blocks end sooner.
-void finish_q4_gemm(int tokens, int real_tokens, std::int64_t rows, std::int64_t columns, const Q4Plan& plan,
+void finish_q4_gemm(int tokens, int real_tokens, std::int64_t rows, std::int64_t columns, const TilePlan& plan,
                     const float* planes, const std::byte* activations, float* y, int most_blocks,
                     const CudaLaunch& launch);
 

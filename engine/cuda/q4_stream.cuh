@@ -106,7 +106,7 @@ __device__ __forceinline__ void q4_produce(const Q4GemmArguments& arguments, con
 template <class Consumer, int kStages>
 __device__ __forceinline__ void q4_consume(const Q4GemmArguments& arguments, const std::byte* shared,
                                            const Q4Ring<Consumer::kTokens, kStages>& ring, int first, int last) {
-  const Q4Plan& plan = arguments.plan;
+  const TilePlan& plan = arguments.plan;
   const bool speaks = threadIdx.x % 32 == 0;
   const std::size_t plane_floats =
       static_cast<std::size_t>(plan.row_blocks) * kQ4BlockRows * static_cast<std::size_t>(Consumer::kTokens);

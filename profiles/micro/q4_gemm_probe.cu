@@ -99,7 +99,7 @@ struct DeviceProduct {
 };
 DeviceProduct multiply_on_device(const Bench& bench, Shape shape, int tokens, int width, const std::byte* weights,
                                  const std::uint16_t* x) {
-  const Q4Plan plan = q4_plan(shape.rows, shape.columns, bench.blocks);
+  const TilePlan plan = q4_plan(shape.rows, shape.columns, bench.blocks);
   const auto result_floats = static_cast<std::size_t>(tokens) * static_cast<std::size_t>(shape.rows);
   const std::size_t plane_floats =
       static_cast<std::size_t>(plan.most_planes()) * static_cast<std::size_t>(plan.row_blocks * kQ4BlockRows * width);
@@ -148,7 +148,7 @@ double worst_token_error(const std::vector<float>& y, const std::vector<double>&
 bool chained_bits_equal(const Bench& bench, Shape shape, const std::byte* weights, const std::uint16_t* x0,
                         const std::uint16_t* x1, const std::vector<float>& y0, const std::vector<float>& y1) {
   constexpr int kWidth = 16;
-  const Q4Plan plan = q4_plan(shape.rows, shape.columns, bench.blocks);
+  const TilePlan plan = q4_plan(shape.rows, shape.columns, bench.blocks);
   DeviceArray<float> planes(static_cast<std::size_t>(plan.most_planes() * plan.row_blocks * kQ4BlockRows * kWidth));
   DeviceArray<float> first(y0.size());
   DeviceArray<float> second(y1.size());
@@ -232,7 +232,7 @@ void enqueue_steps(const Bench& bench, const TimedBuffers& buffers, const Settin
   const CudaLaunch launch{.stream = bench.stream, .programmatic = settings.programmatic};
   for (std::size_t index = 0; index < steps.size(); ++index) {
     const Step& step = steps[index];
-    const Q4Plan plan = q4_plan(step.shape.rows, step.shape.columns, settings.blocks);
+    const TilePlan plan = q4_plan(step.shape.rows, step.shape.columns, settings.blocks);
     const Q4GemmArguments arguments{.weights = step.weights,
                                     .activations = buffers.activations.data(),
                                     .planes = buffers.planes.data(),

@@ -49,7 +49,7 @@ inline std::vector<BrokenExperiment> broken_experiments() {
       {"unknown option value", "arms[1].options.weights.format",
        R"({"arms": [{"name": "a"}, {"name": "b", "options": {"weights": {"format": "q5"}}}]})"},
       {"option out of range", "arms[1].options.prefill.chunk",
-       R"({"arms": [{"name": "a"}, {"name": "b", "options": {"prefill": {"chunk": 0}}}]})"},
+       R"({"arms": [{"name": "a"}, {"name": "b", "options": {"prefill": {"chunk": -1}}}]})"},
       {"unknown common option", "options.threads", R"({"options": {"threads": 2}})"},
       {"empty program", "arms[1].program", R"({"arms": [{"name": "a"}, {"name": "b", "program": []}]})"},
       {"no schedule", "schedule", R"({"schedule": null})"},

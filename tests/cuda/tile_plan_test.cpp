@@ -1,4 +1,4 @@
-#include "engine/cuda/q4_plan.h"
+#include "engine/cuda/tile_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -16,10 +16,10 @@ constexpr Shape kShapes[] = {{16384, 5120}, {5120, 6144}, {34816, 5120}, {5120, 
                              {300, 200},    {256, 64},    {1000, 1000},  {2560, 64}};
 constexpr int kBlocks[] = {1, 7, 120, 128, 132, 264};
 
-TEST(Q4Plan, EveryPairHasOneOwnerAndRunsDifferByOneAtMost) {
+TEST(TilePlan, EveryPairHasOneOwnerAndRunsDifferByOneAtMost) {
   for (const Shape& shape : kShapes) {
     for (const int blocks : kBlocks) {
-      const Q4Plan plan = q4_plan(shape.rows, shape.columns, blocks);
+      const TilePlan plan = q4_plan(shape.rows, shape.columns, blocks);
       int pair = 0;
       int least = plan.pairs();
       int most = 0;
@@ -39,10 +39,10 @@ TEST(Q4Plan, EveryPairHasOneOwnerAndRunsDifferByOneAtMost) {
 
 // What the kernel writes (plane = block - first_block) and what the reader adds (planes 0 .. planes() - 1) are the
 // same.
-TEST(Q4Plan, PlanesOfARowBlockAreThoseThatItsOwnersWrite) {
+TEST(TilePlan, PlanesOfARowBlockAreThoseThatItsOwnersWrite) {
   for (const Shape& shape : kShapes) {
     for (const int blocks : kBlocks) {
-      const Q4Plan plan = q4_plan(shape.rows, shape.columns, blocks);
+      const TilePlan plan = q4_plan(shape.rows, shape.columns, blocks);
       std::vector<std::vector<int>> written(static_cast<std::size_t>(plan.row_blocks));
       for (int block = 0; block < plan.grid; ++block) {
         const int last_row_block = (plan.first_pair(block + 1) - 1) / plan.pairs_a_row_block;

@@ -11,7 +11,7 @@
 
 namespace tare::engine {
 
-struct Q4Plan {
+struct TilePlan {
   int row_blocks = 0;
   int pairs_a_row_block = 0;
   int grid = 0;  // 1 .. pairs()
@@ -41,10 +41,10 @@ struct Q4Plan {
 };
 
 // The cut of a matrix among at most `most_blocks` thread blocks. pairs() * (most_blocks + 1) must stay below 2^32.
-[[nodiscard]] constexpr Q4Plan q4_plan(std::int64_t rows, std::int64_t columns, int most_blocks) {
-  Q4Plan plan{.row_blocks = static_cast<int>(q4_row_blocks(rows)),
-              .pairs_a_row_block = static_cast<int>(q4_unit_pairs_a_row_block(columns)),
-              .grid = most_blocks};
+[[nodiscard]] constexpr TilePlan q4_plan(std::int64_t rows, std::int64_t columns, int most_blocks) {
+  TilePlan plan{.row_blocks = static_cast<int>(q4_row_blocks(rows)),
+                .pairs_a_row_block = static_cast<int>(q4_unit_pairs_a_row_block(columns)),
+                .grid = most_blocks};
   if (plan.pairs() < most_blocks) plan.grid = plan.pairs();
   return plan;
 }
