@@ -1,11 +1,17 @@
 #include "engine/formats/float_formats.h"
 
+#include <cmath>
+#include <limits>
+
 namespace tare::engine {
 namespace {
 
 // binary32: 1 sign, 8 exponent (bias 127), 23 mantissa bits. binary16: 1, 5 (bias 15), 10.
 constexpr int kMantissaDifference = 23 - 10;
 constexpr int kBiasDifference = 127 - 15;
+// E4M3: 1, 4 (bias 7), 3.
+constexpr int kE4M3MantissaDifference = 23 - 3;
+constexpr int kE4M3BiasDifference = 127 - 7;
 
 // `mantissa` shifted right by `shift` bits (1..31), rounded to nearest, ties to even.
 std::uint32_t shift_rounded(std::uint32_t mantissa, int shift) {
@@ -43,6 +49,34 @@ std::uint16_t float_to_float16(float value) {
     return with_sign(shift_rounded((static_cast<std::uint32_t>(exponent) << 23) | mantissa, kMantissaDifference));
   const int shift = kMantissaDifference + 1 - exponent;  // subnormal result: the implicit one becomes explicit
   if (shift > 24) return sign;                           // below half of 2^-24
+  return with_sign(shift_rounded(mantissa | 0x80'0000U, shift));
+}
+
+float e4m3_to_float(std::uint8_t bits) {
+  const std::uint32_t sign = (bits & 0x80U) << 24;
+  const std::uint32_t exponent = (bits >> 3) & 0xFU;
+  const std::uint32_t mantissa = bits & 0x7U;
+  if ((bits & 0x7FU) == kE4M3NaN) return std::numeric_limits<float>::quiet_NaN();
+  if (exponent == 0) {  // zero and subnormals: mantissa * 2^-9
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-9F;
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
+  }
+  return std::bit_cast<float>(sign | ((exponent + kE4M3BiasDifference) << 23) | (mantissa << kE4M3MantissaDifference));
+}
+
+std::uint8_t float_to_e4m3(float value) {
+  if (std::isnan(value)) return kE4M3NaN;
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint8_t>((bits >> 24) & 0x80U);
+  const auto with_sign = [sign](std::uint32_t magnitude) { return static_cast<std::uint8_t>(sign | magnitude); };
+  if (std::fabs(value) > kE4M3Largest) return with_sign(kE4M3LargestBits);
+
+  const int exponent = static_cast<int>((bits >> 23) & 0xFFU) - kE4M3BiasDifference;
+  const std::uint32_t mantissa = bits & 0x7F'FFFFU;
+  if (exponent > 0)
+    return with_sign(shift_rounded((static_cast<std::uint32_t>(exponent) << 23) | mantissa, kE4M3MantissaDifference));
+  const int shift = kE4M3MantissaDifference + 1 - exponent;  // subnormal result, as above
+  if (shift > 24) return sign;                               // below half of 2^-9
   return with_sign(shift_rounded(mantissa | 0x80'0000U, shift));
 }
 

@@ -1,6 +1,12 @@
-// Scalar definitions of the two 16-bit floating-point formats, by bit pattern (IEEE 754 binary16, and bfloat16: the
-// upper half of binary32). Conversions to float are exact; conversions from float round to nearest, ties to even, keep
-// subnormals, overflow to infinity and keep NaN a NaN. They do not depend on the rounding mode or on flush-to-zero.
+// Scalar definitions of the narrow floating-point formats, by bit pattern. Conversions to float are exact; conversions
+// from float round to nearest, ties to even, keep subnormals and keep NaN a NaN. They do not depend on the rounding
+// mode or on flush-to-zero.
+//
+//   FP16      IEEE 754 binary16                                         beyond the largest: infinity
+//   BF16      the upper half of binary32                                beyond the largest: infinity
+//   FP8 E4M3  the OCP 8-bit format: 1 sign, 4 exponent (bias 7), 3 mantissa bits; subnormals are multiples of 2^-9; no
+//             infinity, NaN only 0x7F and 0xFF, largest 448             beyond the largest, infinity too: 448 with the
+//             sign; NaN becomes 0x7F whatever its sign. So does the instruction cvt.rn.satfinite.e4m3x2 (PTX ISA).
 #pragma once
 
 #include <bit>
@@ -35,6 +41,12 @@ namespace tare::engine {
 [[nodiscard]] float float16_to_float(std::uint16_t bits);
 [[nodiscard]] std::uint16_t float_to_float16(float value);
 
+[[nodiscard]] float e4m3_to_float(std::uint8_t bits);
+[[nodiscard]] std::uint8_t float_to_e4m3(float value);
+
+constexpr float kE4M3Largest = 448;
+constexpr std::uint8_t kE4M3LargestBits = 0x7EU;
+constexpr std::uint8_t kE4M3NaN = 0x7FU;
 constexpr std::uint16_t kFloat16Infinity = 0x7C00U;
 constexpr std::uint16_t kFloat16LeastSubnormal = 0x0001U;  // 2^-24
 

@@ -13,6 +13,14 @@ void expect_same_size(std::size_t weights, std::size_t activations) {
   if (weights != activations) throw internal_error("reference_dot: weights and activations differ in length");
 }
 
+double dot_of_floats(std::span<const float> weights, std::span<const float> activations) {
+  expect_same_size(weights.size(), activations.size());
+  double sum = 0;
+  for (std::size_t i = 0; i < activations.size(); ++i)
+    sum += static_cast<double>(weights[i]) * static_cast<double>(activations[i]);
+  return sum;
+}
+
 }  // namespace
 
 EncodedActivations encode_activations(std::span<const float> values) {
@@ -35,12 +43,11 @@ double reference_dot(std::span<const std::uint16_t> bfloat16_weights, std::span<
 }
 
 double reference_dot(const EncodedRow& weights, std::span<const float> activations) {
-  expect_same_size(weights.codes.size(), activations.size());
-  const std::vector<float> values = decode_row(weights);
-  double sum = 0;
-  for (std::size_t i = 0; i < activations.size(); ++i)
-    sum += static_cast<double>(values[i]) * static_cast<double>(activations[i]);
-  return sum;
+  return dot_of_floats(decode_row(weights), activations);
+}
+
+double reference_dot(const EncodedFP8Row& weights, std::span<const float> activations) {
+  return dot_of_floats(decode_row(weights), activations);
 }
 
 double reference_dot(const EncodedRow& weights, const EncodedActivations& activations) {

@@ -19,6 +19,7 @@ struct EncodedActivations {
 
 [[nodiscard]] double reference_dot(std::span<const std::uint16_t> bfloat16_weights, std::span<const float> activations);
 [[nodiscard]] double reference_dot(const EncodedRow& weights, std::span<const float> activations);
+[[nodiscard]] double reference_dot(const EncodedFP8Row& weights, std::span<const float> activations);
 [[nodiscard]] double reference_dot(const EncodedRow& weights, const EncodedActivations& activations);
 
 }  // namespace tare::engine

@@ -11,8 +11,8 @@
 namespace tare::engine {
 namespace {
 
-std::uint16_t group_scale(float absmax, int most_code) {
-  const std::uint16_t scale = float_to_float16(absmax / static_cast<float>(most_code));
+std::uint16_t group_scale(float absmax, float most_code) {
+  const std::uint16_t scale = float_to_float16(absmax / most_code);
   if (scale >= kFloat16Infinity)
     throw input_error("", fmt::format("a weight of magnitude {} is too large for a group's FP16 scale", absmax),
                       "keep this tensor in bf16 with weights.overrides");
@@ -20,24 +20,53 @@ std::uint16_t group_scale(float absmax, int most_code) {
   return scale;
 }
 
-}  // namespace
-
-std::uint16_t encode_group(std::span<const float> values, int most_code, std::span<std::int8_t> codes) {
-  if (values.empty() || values.size() != codes.size() || values.size() > static_cast<std::size_t>(kGroupSize))
+void check_group(std::size_t values, std::size_t codes) {
+  if (values == 0 || values != codes || values > static_cast<std::size_t>(kGroupSize))
     throw internal_error("encode_group: a group has 1 to 64 values and as many codes");
-  // Magnitudes of finite numbers are in the order of their bits; a maximum of integers vectorises, one of floats does
-  // not.
+}
+
+// Magnitudes of finite numbers are in the order of their bits; a maximum of integers vectorises, one of floats does
+// not.
+float absmax_of(std::span<const float> values) {
   std::int32_t most_bits = 0;
   for (const float value : values)
     most_bits = std::max(most_bits, static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(value) & 0x7FFF'FFFFU));
-  const auto absmax = std::bit_cast<float>(most_bits);
-  const std::uint16_t scale = group_scale(absmax, most_code);
+  return std::bit_cast<float>(most_bits);
+}
+
+// A row is its groups, one after the other; `encode` takes the values and codes of one and returns its scale.
+template <class Row, class Encode>
+Row encode_groups(std::span<const float> values, Encode encode) {
+  const auto columns = static_cast<std::int64_t>(values.size());
+  Row row{};
+  row.codes.resize(values.size());
+  for (std::int64_t begin = 0; begin < columns; begin += kGroupSize) {
+    const auto offset = static_cast<std::size_t>(begin);
+    const auto size = static_cast<std::size_t>(std::min(kGroupSize, columns - begin));
+    row.scales.push_back(encode(values.subspan(offset, size), std::span(row.codes).subspan(offset, size)));
+  }
+  return row;
+}
+
+template <class Row, class Value>
+std::vector<float> decode_groups(const Row& row, Value value) {
+  std::vector<float> values(row.codes.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = float16_to_float(row.scales[i / static_cast<std::size_t>(kGroupSize)]) * value(row.codes[i]);
+  return values;
+}
+
+}  // namespace
+
+std::uint16_t encode_group(std::span<const float> values, int most_code, std::span<std::int8_t> codes) {
+  check_group(values.size(), codes.size());
+  const auto most = static_cast<float>(most_code);
+  const std::uint16_t scale = group_scale(absmax_of(values), most);
   if (scale == 0) {
     std::fill(codes.begin(), codes.end(), std::int8_t{0});
     return scale;
   }
   const float reciprocal = 1.0F / float16_to_float(scale);
-  const auto most = static_cast<float>(most_code);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float code = nearest_integer(values[i] * reciprocal);
     const float held = code > most ? most : (code < -most ? -most : code);
@@ -46,24 +75,34 @@ std::uint16_t encode_group(std::span<const float> values, int most_code, std::sp
   return scale;
 }
 
-EncodedRow encode_row(std::span<const float> values, int most_code) {
-  const auto columns = static_cast<std::int64_t>(values.size());
-  EncodedRow row{std::vector<std::int8_t>(values.size()), {}};
-  for (std::int64_t begin = 0; begin < columns; begin += kGroupSize) {
-    const auto offset = static_cast<std::size_t>(begin);
-    const auto size = static_cast<std::size_t>(std::min(kGroupSize, columns - begin));
-    row.scales.push_back(
-        encode_group(values.subspan(offset, size), most_code, std::span(row.codes).subspan(offset, size)));
+std::uint16_t encode_fp8_group(std::span<const float> values, std::span<std::uint8_t> codes) {
+  check_group(values.size(), codes.size());
+  const std::uint16_t scale = group_scale(absmax_of(values), kE4M3Largest);
+  if (scale == 0) {
+    std::fill(codes.begin(), codes.end(), std::uint8_t{0});
+    return scale;
   }
-  return row;
+  const float reciprocal = 1.0F / float16_to_float(scale);
+  for (std::size_t i = 0; i < values.size(); ++i) codes[i] = float_to_e4m3(values[i] * reciprocal);
+  return scale;
+}
+
+EncodedRow encode_row(std::span<const float> values, int most_code) {
+  return encode_groups<EncodedRow>(values, [most_code](std::span<const float> group, std::span<std::int8_t> codes) {
+    return encode_group(group, most_code, codes);
+  });
+}
+
+EncodedFP8Row encode_fp8_row(std::span<const float> values) {
+  return encode_groups<EncodedFP8Row>(values, encode_fp8_group);
 }
 
 std::vector<float> decode_row(const EncodedRow& row) {
-  std::vector<float> values(row.codes.size());
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] =
-        float16_to_float(row.scales[i / static_cast<std::size_t>(kGroupSize)]) * static_cast<float>(row.codes[i]);
-  return values;
+  return decode_groups(row, [](std::int8_t code) { return static_cast<float>(code); });
+}
+
+std::vector<float> decode_row(const EncodedFP8Row& row) {
+  return decode_groups(row, e4m3_to_float);
 }
 
 std::uint32_t pack_q8_word(std::span<const std::int8_t, kQ8CodesPerWord> codes) {

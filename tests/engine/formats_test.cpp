@@ -80,6 +80,62 @@ TEST(FloatFormats, EveryBfloat16SurvivesARoundTripAndMidpointsGoToEven) {
   }
 }
 
+// E4M3 by its definition, in double.
+double e4m3_value(std::uint32_t bits) {
+  const double sign = (bits & 0x80U) != 0 ? -1.0 : 1.0;
+  const int exponent = static_cast<int>(bits >> 3 & 0xFU);
+  const double mantissa = static_cast<double>(bits & 0x7U) / 8.0;
+  if ((bits & 0x7FU) == 0x7FU) return std::nan("");
+  return exponent == 0 ? sign * std::ldexp(mantissa, -6) : sign * std::ldexp(1.0 + mantissa, exponent - 7);
+}
+
+TEST(FloatFormats, EveryE4M3ByteHasTheValueOfItsDefinitionAndSurvivesARoundTrip) {
+  int not_a_number = 0;
+  for (std::uint32_t bits = 0; bits < 256; ++bits) {
+    const float value = e4m3_to_float(static_cast<std::uint8_t>(bits));
+    const double expected = e4m3_value(bits);
+    if (std::isnan(expected)) {
+      ++not_a_number;
+      EXPECT_TRUE(std::isnan(value)) << bits;
+      EXPECT_EQ(float_to_e4m3(value), kE4M3NaN) << bits;
+    } else {
+      EXPECT_EQ(static_cast<double>(value), expected) << bits;
+      EXPECT_EQ(std::signbit(value), bits >= 0x80U) << bits;
+      EXPECT_EQ(float_to_e4m3(value), bits);
+    }
+  }
+  EXPECT_EQ(not_a_number, 2);  // 0x7F and 0xFF; no infinities
+  EXPECT_EQ(e4m3_to_float(kE4M3LargestBits), kE4M3Largest);
+  EXPECT_EQ(e4m3_to_float(0x01), 0x1p-9F);
+}
+
+TEST(FloatFormats, E4M3RoundsToNearestEvenEverywhere) {
+  for (std::uint32_t bits = 0; bits < kE4M3LargestBits; ++bits) {
+    const float below = e4m3_to_float(static_cast<std::uint8_t>(bits));
+    const float above = e4m3_to_float(static_cast<std::uint8_t>(bits + 1));
+    const float middle = (below + above) / 2;  // exact in FP32
+    for (const std::uint32_t sign : {0x00U, 0x80U}) {
+      const float factor = sign == 0 ? 1.0F : -1.0F;
+      ASSERT_EQ(float_to_e4m3(factor * middle), sign | (bits % 2 == 0 ? bits : bits + 1)) << bits;
+      ASSERT_EQ(float_to_e4m3(factor * std::nextafter(middle, 0.0F)), sign | bits) << bits;
+      ASSERT_EQ(float_to_e4m3(factor * std::nextafter(middle, 1e9F)), sign | (bits + 1)) << bits;
+    }
+  }
+}
+
+TEST(FloatFormats, E4M3SaturatesAndKeepsNaN) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float value : {448.5F, 463.0F, 464.0F, 480.0F, 1e30F, kInfinity}) {
+    EXPECT_EQ(float_to_e4m3(value), 0x7EU) << value;
+    EXPECT_EQ(float_to_e4m3(-value), 0xFEU) << value;
+  }
+  for (const std::uint32_t nan : {0x7FC0'0000U, 0xFFC0'0000U, 0x7F80'0001U, 0xFFFF'FFFFU})
+    EXPECT_EQ(float_to_e4m3(std::bit_cast<float>(nan)), kE4M3NaN) << nan;
+  EXPECT_EQ(float_to_e4m3(-0.0F), 0x80U);
+  EXPECT_EQ(float_to_e4m3(-std::numeric_limits<float>::denorm_min()), 0x80U);
+  EXPECT_EQ(float_to_e4m3(0x1p-10F), 0x00U);  // half of the least subnormal: a tie, to zero
+}
+
 TEST(FloatFormats, NearestIntegerEqualsNearbyint) {
   for (float value = -130.0F; value < 130.0F; value += 0.03125F)
     EXPECT_EQ(nearest_integer(value), std::nearbyint(value));
@@ -87,7 +143,7 @@ TEST(FloatFormats, NearestIntegerEqualsNearbyint) {
 }
 
 TEST(WeightGroups, ScaleIsRoundedFirstAndCodesAreTheNearest) {
-  for (const int most_code : {kQ8MostCode, kQ4MostCode}) {
+  for (const int most_code : {kQ8MostCode, kQ4MostCode, kQ3MostCode}) {
     for (unsigned seed = 0; seed < 50; ++seed) {
       const std::vector<float> values = normals(64, seed, 0.02F);
       std::vector<std::int8_t> codes(64);
@@ -116,6 +172,68 @@ TEST(WeightGroups, AZeroGroupHasScaleZeroAndZeroCodes) {
   std::vector<std::int8_t> codes(64, 99);
   EXPECT_EQ(encode_group(std::vector<float>(64, -0.0F), kQ8MostCode, codes), 0);
   EXPECT_THAT(codes, testing::Each(0));
+  std::vector<std::uint8_t> bytes(64, 99);
+  EXPECT_EQ(encode_fp8_group(std::vector<float>(64, -0.0F), bytes), 0);
+  EXPECT_THAT(bytes, testing::Each(0));
+}
+
+TEST(WeightGroups, Fp8CodesAreTheNearestE4M3Numbers) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const std::vector<float> values = normals(64, seed, 0.02F);
+    std::vector<std::uint8_t> codes(64);
+    const std::uint16_t bits = encode_fp8_group(values, codes);
+    float absmax = 0;
+    for (const float value : values) absmax = std::max(absmax, std::fabs(value));
+    EXPECT_EQ(bits, float_to_float16(absmax / kE4M3Largest));
+    const double scale = static_cast<double>(float16_to_float(bits));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      // No other E4M3 number is nearer, to within the rounding of the FP32 product.
+      const double wanted = static_cast<double>(values[i]) / scale;
+      double nearest = HUGE_VAL;
+      for (std::uint32_t code = 0; code < 256; ++code) {
+        const double distance = std::fabs(wanted - e4m3_value(code));
+        if (distance < nearest) nearest = distance;
+      }
+      EXPECT_LE(std::fabs(wanted - e4m3_value(codes[i])), nearest + std::fabs(wanted) * 0x1p-22) << wanted;
+    }
+  }
+}
+
+TEST(WeightGroups, Fp8HoldsTheLargestCodeWhenTheScaleWasRoundedDown) {
+  // (1 + 2^-11) 2^-9 is half-way between two FP16 numbers and rounds down to the even one, 2^-9.
+  const float absmax = kE4M3Largest * 0x1.002p-9F;
+  std::vector<std::uint8_t> codes(3);
+  EXPECT_EQ(encode_fp8_group(std::vector<float>{absmax, -absmax, 0x1p-9F}, codes), float_to_float16(0x1p-9F));
+  EXPECT_THAT(codes, testing::ElementsAre(0x7E, 0xFE, 0x38));
+}
+
+TEST(WeightGroups, Fp8ScalesHaveAFloorAndACeiling) {
+  std::vector<std::uint8_t> codes(2);
+  // absmax / 448 is far below half of 2^-24: the floor is used, and codes are E4M3 numbers of their own.
+  EXPECT_EQ(encode_fp8_group(std::vector<float>{3 * 0x1p-24F, -0x1p-33F}, codes), kFloat16LeastSubnormal);
+  EXPECT_THAT(codes, testing::ElementsAre(float_to_e4m3(3.0F), 0x81));
+  EXPECT_EQ(encode_fp8_group(std::vector<float>{65504.0F * 448, 0}, codes), 0x7BFF);
+  EXPECT_THROW(encode_fp8_group(std::vector<float>{65520.0F * 448, 0}, codes), Error);
+}
+
+TEST(WeightGroups, Fp8RowsEndInAShortGroupAndDecodeToScaleTimesCode) {
+  const std::vector<float> values = normals(80, 5);
+  const EncodedFP8Row row = encode_fp8_row(values);
+  ASSERT_EQ(row.scales.size(), 2U);
+  std::vector<std::uint8_t> tail(16);
+  EXPECT_EQ(row.scales[1], encode_fp8_group(std::span(values).subspan(64), tail));
+  EXPECT_TRUE(std::equal(tail.begin(), tail.end(), row.codes.begin() + 64));
+  const std::vector<float> decoded = decode_row(row);
+  const std::vector<float> x = normals(80, 6);
+  double dot = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double exact = float16_value(row.scales[i / 64]) * e4m3_value(row.codes[i]);
+    EXPECT_EQ(static_cast<double>(decoded[i]), exact);
+    EXPECT_NEAR(decoded[i], values[i], std::fabs(values[i]) / 16 + 0x1p-10F * float16_to_float(row.scales[i / 64]));
+    dot += exact * static_cast<double>(x[i]);
+  }
+  EXPECT_DOUBLE_EQ(reference_dot(row, x), dot);
+  EXPECT_NE(dot, 0.0);
 }
 
 TEST(WeightGroups, TinyGroupsKeepASubnormalScaleInsteadOfVanishing) {
@@ -145,7 +263,7 @@ TEST(WeightGroups, TheLastGroupIsShort) {
 
 TEST(WeightGroups, DecodedRowsAreNearTheirValues) {
   const std::vector<float> values = normals(200, 4);
-  for (const int most_code : {kQ8MostCode, kQ4MostCode}) {
+  for (const int most_code : {kQ8MostCode, kQ4MostCode, kQ3MostCode}) {
     const EncodedRow row = encode_row(values, most_code);
     const std::vector<float> decoded = decode_row(row);
     bool any = false;
