@@ -39,4 +39,17 @@ __device__ __forceinline__ float2 product_pair(const ProductResult& result, int 
   return {sum.x * result.factor, sum.y * result.factor};
 }
 
+// Rows `row` and row + 1 of tokens 2 pair and 2 pair + 1: {row token 0, row token 1, row + 1 token 0, row + 1 token 1}.
+// row is even; planes lie so that this is one 16-byte load each.
+__device__ __forceinline__ float4 product_quad(const ProductResult& result, int plane_count, int row, int pair) {
+  const std::int64_t stride = plane_floats(result.plan, result.width);
+  const float* source = result.data + plane_place(result.width, row, 2 * pair);
+  float4 sum = *reinterpret_cast<const float4*>(source);
+  for (int plane = 1; plane < plane_count; ++plane) {
+    const float4 more = *reinterpret_cast<const float4*>(source + plane * stride);
+    sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+  }
+  return {sum.x * result.factor, sum.y * result.factor, sum.z * result.factor, sum.w * result.factor};
+}
+
 }  // namespace tare::engine

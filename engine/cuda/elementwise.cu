@@ -1,0 +1,241 @@
+#include <cuda_bf16.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/cuda/elementwise.h"
+#include "engine/cuda/launch.cuh"
+#include "engine/cuda/operand.cuh"
+#include "engine/cuda/product_result.cuh"
+#include "engine/cuda/ptx.cuh"
+
+namespace tare::engine {
+namespace {
+
+constexpr int kEmbedThreads = 256;
+constexpr int kActivationThreads = 288;  // 27B, 16 tokens: 2,176 groups of a token pair, two a warp of 132 blocks
+constexpr int kActivationWarps = kActivationThreads / 32;
+constexpr int kActivationBlocks = 132;
+constexpr int kActivationRegisters = 40;
+constexpr int kLogitThreads = 256;
+constexpr int kLogitRows = 2048;  // rows of one thread block
+
+__device__ __forceinline__ void embed_row(const std::uint16_t* embedding, std::int32_t token, int hidden, float* x) {
+  const std::uint16_t* row = embedding + static_cast<std::int64_t>(token) * hidden;
+  for (auto column = static_cast<int>(threadIdx.x); column < hidden; column += kEmbedThreads) {
+    x[column] = __uint_as_float(static_cast<std::uint32_t>(row[column]) << 16);
+  }
+}
+
+__global__ void __launch_bounds__(kEmbedThreads)
+    begin_round_kernel(const RoundControl* host, RoundControl* control, RoundKeys* keys, const std::uint16_t* embedding,
+                       int hidden, float* x) {
+  __shared__ std::int32_t token;
+  ptx::launch_dependents();
+  ptx::wait_for_preceding_grid();
+  const auto block = static_cast<int>(blockIdx.x);
+  constexpr int kWords = sizeof(RoundControl) / sizeof(std::int32_t);
+  const auto* source = reinterpret_cast<const volatile std::int32_t*>(host);
+  if (threadIdx.x == 0) token = source[block];  // tokens are the struct's first member
+  if (block == 0 && threadIdx.x < kWords) {
+    reinterpret_cast<std::int32_t*>(control)[threadIdx.x] = source[threadIdx.x];
+  }
+  if (block == 0 && threadIdx.x < kMostRoundTokens) {
+    keys->best[threadIdx.x] = 0;
+    keys->fault[threadIdx.x] = 0;
+  }
+  __syncthreads();
+  embed_row(embedding, token, hidden, x + static_cast<std::int64_t>(block) * hidden);
+}
+
+__global__ void __launch_bounds__(kEmbedThreads)
+    embed_kernel(const std::int32_t* tokens, const std::uint16_t* embedding, int hidden, float* x) {
+  ptx::launch_dependents();
+  ptx::wait_for_preceding_grid();
+  embed_row(embedding, tokens[blockIdx.x], hidden, x + static_cast<std::int64_t>(blockIdx.x) * hidden);
+}
+
+__device__ __forceinline__ float silu(float x) {
+  return x / (1.0F + expf(-x));
+}
+
+// Plain rows (prefill, reference): a warp takes one group of 64 columns of one token.
+__global__ void __launch_bounds__(kActivationThreads)
+    activation_rows_kernel(const __grid_constant__ ProductResult gate_up, int tokens, int size,
+                           const __grid_constant__ Operand out) {
+  ptx::launch_dependents();
+  ptx::wait_for_preceding_grid();
+  const auto groups = static_cast<int>(operand_blocks(size));
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  const auto warps = static_cast<std::int64_t>(gridDim.x) * kActivationWarps;
+  const std::int64_t tasks = static_cast<std::int64_t>(groups) * out.width;
+  for (std::int64_t task = static_cast<std::int64_t>(blockIdx.x) * kActivationWarps + threadIdx.x / 32; task < tasks;
+       task += warps) {
+    const auto token = static_cast<int>(task / groups);
+    const auto group = static_cast<int>(task % groups);
+    const int column = group * kOperandGroup + 2 * lane;
+    float2 value{0.0F, 0.0F};
+    if (column < size && token < tokens) {
+      value.x = silu(product_value(gate_up, column, token)) * product_value(gate_up, size + column, token);
+      value.y = silu(product_value(gate_up, column + 1, token)) * product_value(gate_up, size + column + 1, token);
+    }
+    store_group(out, group, token, value);
+  }
+}
+
+// Planes (rounds): a warp takes one group of 64 columns of two tokens. Registers are few, so that a block fits on an SM
+// beside two blocks of a product.
+__global__ void __maxnreg__(kActivationRegisters)
+    activation_planes_kernel(const __grid_constant__ ProductResult gate_up, int tokens, int size,
+                             const __grid_constant__ Operand out) {
+  ptx::launch_dependents();
+  ptx::wait_for_preceding_grid();
+  const int pairs = out.width / 2;
+  const int tasks = static_cast<int>(operand_blocks(size)) * pairs;
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  const int warps = static_cast<int>(gridDim.x) * kActivationWarps;
+  for (int task = static_cast<int>(blockIdx.x) * kActivationWarps + static_cast<int>(threadIdx.x / 32); task < tasks;
+       task += warps) {
+    // Pairs lie side by side among the warps, so that a group's lines are read by neighbours.
+    const int group = task / pairs;
+    const int pair = task % pairs;
+    const int column = group * kOperandGroup + 2 * lane;
+    float4 gate{0.0F, 0.0F, 0.0F, 0.0F};
+    if (column < size && 2 * pair < tokens) {
+      gate = product_quad(gate_up, gate_up.plan.planes(column / 256), column, pair);
+      const int row = size + column;  // even, as size is
+      const float4 up = product_quad(gate_up, gate_up.plan.planes(row / 256), row, pair);
+      gate = {silu(gate.x) * up.x, silu(gate.y) * up.y, silu(gate.z) * up.z, silu(gate.w) * up.w};
+      if (2 * pair + 1 >= tokens) gate.y = gate.w = 0.0F;
+    }
+    store_group(out, group, 2 * pair, {gate.x, gate.z});
+    store_group(out, group, 2 * pair + 1, {gate.y, gate.w});
+  }
+}
+
+// Orders like the logit, ties by the lower id; never 0 for a number.
+__device__ __forceinline__ unsigned long long greedy_key(float logit, int id) {
+  const std::uint32_t bits = __float_as_uint(logit == 0.0F ? 0.0F : logit);  // -0 ties with 0
+  const std::uint32_t ordered = (bits & 0x8000'0000U) != 0 ? ~bits : bits | 0x8000'0000U;
+  return (static_cast<unsigned long long>(ordered) << 32) | ~static_cast<std::uint32_t>(id);
+}
+
+// One block: kLogitRows rows of two tokens.
+__global__ void __launch_bounds__(kLogitThreads)
+    logits_kernel(const __grid_constant__ ProductResult head, int tokens, float* logits, RoundKeys* keys) {
+  __shared__ unsigned long long warp_best[kLogitThreads / 32][2];
+  ptx::launch_dependents();
+  ptx::wait_for_preceding_grid();
+  const int pairs = (tokens + 1) / 2;
+  const int pair = static_cast<int>(blockIdx.x) % pairs;
+  const int first_row = static_cast<int>(blockIdx.x) / pairs * kLogitRows;
+  unsigned long long best[2] = {0, 0};
+  bool fault[2] = {false, false};
+  for (int row = first_row + static_cast<int>(threadIdx.x); row < min(first_row + kLogitRows, head.rows);
+       row += kLogitThreads) {
+    const float2 two = product_pair(head, row, pair, tokens);
+    for (int i = 0; i < 2; ++i) {
+      const int token = 2 * pair + i;
+      if (token >= tokens) break;
+      const float logit = i == 0 ? two.x : two.y;
+      logits[static_cast<std::int64_t>(token) * head.rows + row] = logit;
+      if (!isfinite(logit)) fault[i] = true;
+      const unsigned long long key = greedy_key(logit, row);
+      if (key > best[i]) best[i] = key;
+    }
+  }
+  for (int i = 0; i < 2; ++i) {
+    for (int step = 16; step > 0; step /= 2) {
+      const unsigned long long other = __shfl_xor_sync(~0U, best[i], step);
+      if (other > best[i]) best[i] = other;
+    }
+    if (threadIdx.x % 32 == 0) warp_best[threadIdx.x / 32][i] = best[i];
+    const bool any = __syncthreads_or(fault[i] ? 1 : 0) != 0;
+    const int token = 2 * pair + i;
+    if (any && threadIdx.x == 0 && token < tokens) keys->fault[token] = 1;
+  }
+  if (threadIdx.x < 2 && 2 * pair + static_cast<int>(threadIdx.x) < tokens) {
+    unsigned long long most = 0;
+    for (const auto& two : warp_best) most = two[threadIdx.x] > most ? two[threadIdx.x] : most;
+    atomicMax(&keys->best[2 * pair + static_cast<int>(threadIdx.x)], most);
+  }
+}
+
+__global__ void end_round_kernel(const RoundKeys* keys, int tokens, volatile RoundOutcome* host) {
+  ptx::wait_for_preceding_grid();
+  const auto token = static_cast<int>(threadIdx.x);
+  if (token >= tokens) return;
+  host->best[token] = static_cast<std::int32_t>(~static_cast<std::uint32_t>(keys->best[token] & 0xFFFF'FFFFULL));
+  host->fault[token] = keys->fault[token];
+}
+
+__global__ void empty_keys_kernel(RoundKeys* keys) {
+  ptx::launch_dependents();
+  ptx::wait_for_preceding_grid();
+  keys->best[threadIdx.x] = 0;
+  keys->fault[threadIdx.x] = 0;
+}
+
+__device__ __forceinline__ std::uint64_t global_timer_ns() {
+  std::uint64_t now = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+__global__ void spin_kernel(std::uint64_t ns) {
+  ptx::wait_for_preceding_grid();
+  const std::uint64_t start = global_timer_ns();
+  while (global_timer_ns() - start < ns) {
+  }
+}
+
+}  // namespace
+
+void launch_begin_round(const RoundControl* host, RoundControl* control, RoundKeys* keys,
+                        const std::uint16_t* embedding, int hidden, int tokens, float* x, const CudaLaunch& launch) {
+  launch_kernel("begin_round", begin_round_kernel, {.blocks = tokens, .threads = kEmbedThreads}, launch, host, control,
+                keys, embedding, hidden, x);
+}
+
+void launch_embed(const std::int32_t* tokens, int count, const std::uint16_t* embedding, int hidden, float* x,
+                  const CudaLaunch& launch) {
+  launch_kernel("embed", embed_kernel, {.blocks = count, .threads = kEmbedThreads}, launch, tokens, embedding, hidden,
+                x);
+}
+
+void launch_mlp_activation(const ProductResult& gate_up, int tokens, int size, const Operand& out,
+                           const CudaLaunch& launch) {
+  if (size % 2 != 0) throw internal_error("an MLP activation of an odd number of columns");
+  const std::int64_t tasks = operand_blocks(size) * (gate_up.planes ? out.width / 2 : out.width);
+  const std::int64_t blocks = (tasks + kActivationWarps - 1) / kActivationWarps;
+  if (gate_up.planes) {
+    launch_kernel(
+        "mlp_activation", activation_planes_kernel,
+        {.blocks = static_cast<int>(std::min<std::int64_t>(kActivationBlocks, blocks)), .threads = kActivationThreads},
+        launch, gate_up, tokens, size, out);
+  } else {
+    launch_kernel("mlp_activation_rows", activation_rows_kernel,
+                  {.blocks = static_cast<int>(blocks), .threads = kActivationThreads}, launch, gate_up, tokens, size,
+                  out);
+  }
+}
+
+void launch_logits(const ProductResult& head, int tokens, float* logits, RoundKeys* keys, const CudaLaunch& launch) {
+  const int blocks = (head.rows + kLogitRows - 1) / kLogitRows * ((tokens + 1) / 2);
+  launch_kernel("logits", logits_kernel, {.blocks = blocks, .threads = kLogitThreads}, launch, head, tokens, logits,
+                keys);
+}
+
+void launch_end_round(const RoundKeys* keys, int tokens, RoundOutcome* host, const CudaLaunch& launch) {
+  launch_kernel("end_round", end_round_kernel, {.blocks = 1, .threads = kMostRoundTokens}, launch, keys, tokens, host);
+}
+
+void launch_empty_keys(RoundKeys* keys, const CudaLaunch& launch) {
+  launch_kernel("empty_keys", empty_keys_kernel, {.blocks = 1, .threads = kMostRoundTokens}, launch, keys);
+}
+
+void launch_spin(std::int64_t ns, const CudaLaunch& launch) {
+  launch_kernel("spin", spin_kernel, {.blocks = 1, .threads = 1}, launch, static_cast<std::uint64_t>(ns));
+}
+
+}  // namespace tare::engine

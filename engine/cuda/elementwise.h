@@ -1,0 +1,63 @@
+// The small kernels between the products: tokens in, residual and norm, MLP activation, logits and the greedy token
+// out.
+#pragma once
+
+#include "engine/cuda/launch.h"
+#include "engine/cuda/operand.h"
+#include "engine/cuda/product.h"
+#include "engine/cuda/round_control.h"
+
+namespace tare::engine {
+
+// What a round says at its end. best: the largest logit's key (see greedy_key), 0 for none; fault: 1 where a logit is
+// not finite. In device memory while a round runs.
+struct RoundKeys {
+  unsigned long long best[kMostRoundTokens];
+  std::int32_t fault[kMostRoundTokens];
+};
+// The same as the host reads it.
+struct RoundOutcome {
+  std::int32_t best[kMostRoundTokens];
+  std::int32_t fault[kMostRoundTokens];
+};
+
+// Starts a round: copies `host` (mapped host memory) to `control`, empties the keys, and writes the embedding's rows of
+// the first `tokens` tokens to x [tokens][hidden] FP32.
+void launch_begin_round(const RoundControl* host, RoundControl* control, RoundKeys* keys,
+                        const std::uint16_t* embedding, int hidden, int tokens, float* x, const CudaLaunch& launch);
+// The same rows for tokens in device memory.
+void launch_embed(const std::int32_t* tokens, int count, const std::uint16_t* embedding, int hidden, float* x,
+                  const CudaLaunch& launch);
+
+// x += increment (unless its data is null); h = x (mean(x^2) + eps)^-1/2 gain, written to `out` (all tokens of its
+// width, zeros past `tokens`) and, if not null, to `normed` [tokens][hidden] FP32. A token's bits depend on nothing
+// else. gain: [hidden] FP32. hidden must be even.
+struct NormArguments {
+  ProductResult increment;
+  int tokens = 0;
+  int hidden = 0;
+  float eps = 0;
+  float* x = nullptr;  // [tokens][hidden]
+  const float* gain = nullptr;
+  Operand out;
+  float* normed = nullptr;
+};
+void launch_residual_norm(const NormArguments& arguments, const CudaLaunch& launch);
+
+// out = silu(gate) up; gate_up: rows gate over up, `size` each. size must be even.
+void launch_mlp_activation(const ProductResult& gate_up, int tokens, int size, const Operand& out,
+                           const CudaLaunch& launch);
+
+// logits [tokens][vocab] FP32 from the head's product, and the keys of the largest: ties go to the lowest id. Not for
+// graphs' first kernel: the keys must have been emptied.
+void launch_logits(const ProductResult& head, int tokens, float* logits, RoundKeys* keys, const CudaLaunch& launch);
+
+// Ends a round: writes the outcome to mapped host memory.
+void launch_end_round(const RoundKeys* keys, int tokens, RoundOutcome* host, const CudaLaunch& launch);
+// Empties the keys (what launch_begin_round does for rounds).
+void launch_empty_keys(RoundKeys* keys, const CudaLaunch& launch);
+
+// An instrument: one thread spins for `ns` nanoseconds of the GPU's global timer.
+void launch_spin(std::int64_t ns, const CudaLaunch& launch);
+
+}  // namespace tare::engine
