@@ -1,0 +1,227 @@
+// The order in which weights lie in device memory: as the tensor-core kernels of this folder consume them, one order a
+// format.
+//
+//   matrix = row blocks of 256 rows (rows padded with zero weights), each an even number of units in order of K
+//   unit   = 256 rows x 64 columns (one group a row; columns padded with zero weights), unit_bytes(format) contiguous
+//            bytes: codes, then, for all formats but bf16, scales [tile / 2 2][warp 4][g 8][tile % 2 2][u 2] FP16
+//   tile   = 64 rows x 64 columns. Its thread (128 of them: warp w, lane 4 g + p) holds the weights of the matrix
+//            instruction's operand A: register r (0..3), half h of K step s (16 columns) is
+//            row 16 w + g + 8 (r % 2), column 16 s + 2 p + h + 8 (r / 2)
+//            (register fragments of wgmma m64nNk16 and mma.sync m16n8k16 for 16-bit types: PTX ISA).
+// A unit is a multiple of 128 bytes and one copy; any run of units is contiguous, and kernels take them in pairs.
+//
+// Codes are stored as unsigned fields: the code plus code_bias(format), an E4M3 byte, or the bits of a BF16 number. A
+// padded weight is a zero weight: field code_bias(format), scale 0. By format, in 32-bit words:
+//   q4    [tile 4][thread 128][s 4]: field r + 4 h of 4 bits
+//   q8    [tile 4][s / 2][thread 128][s % 2][r / 2]: byte 2 (r % 2) + h
+//   fp8   the same
+//   bf16  [tile 4][s 4][thread 128][r 4]: half h
+//   q3    [tile 4]{ [thread 128][i 2], then [thread 128] (i = 2) }: half h of word i has, from its lowest bit,
+//            3 bits (s i, r 0), 3 bits (s i, r 1), 3 bits of s 3 (r 0, 1, 3 in words 0, 1, 2), 3 bits (s i, r 2),
+//            3 bits (s i, r 3), and bit i of the code (s 3, r 2).
+//            In a half's ten mantissa bits three fields need no shift, and two more one shift by 9: operand A of steps
+//            0, 1, 2 takes five operations a step, as in q4, and step 3 twelve.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/backend/options.h"
+
+namespace tare::engine {
+
+constexpr int kUnitRows = 256;
+constexpr int kUnitColumns = 64;
+constexpr int kTileRows = 64;
+constexpr int kTileThreads = 128;
+constexpr int kUnitScaleBytes = kUnitRows * 2;
+
+[[nodiscard]] constexpr int code_bits(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kQ3:
+      return 3;
+    case WeightFormat::kQ4:
+      return 4;
+    case WeightFormat::kQ8:
+    case WeightFormat::kFP8:
+      return 8;
+    case WeightFormat::kBF16:
+      return 16;
+  }
+  return 0;
+}
+// What is added to an integer code to store it.
+[[nodiscard]] constexpr int code_bias(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kQ3:
+      return 4;
+    case WeightFormat::kQ4:
+      return 8;
+    case WeightFormat::kQ8:
+      return 128;
+    case WeightFormat::kFP8:
+    case WeightFormat::kBF16:
+      return 0;
+  }
+  return 0;
+}
+[[nodiscard]] constexpr bool has_scales(WeightFormat format) {
+  return format != WeightFormat::kBF16;
+}
+[[nodiscard]] constexpr int unit_code_bytes(WeightFormat format) {
+  return kUnitRows * kUnitColumns * code_bits(format) / 8;
+}
+[[nodiscard]] constexpr int unit_bytes(WeightFormat format) {
+  return unit_code_bytes(format) + (has_scales(format) ? kUnitScaleBytes : 0);
+}
+[[nodiscard]] constexpr std::int64_t unit_row_blocks(std::int64_t rows) {
+  return (rows + kUnitRows - 1) / kUnitRows;
+}
+[[nodiscard]] constexpr std::int64_t unit_pairs_a_row_block(std::int64_t columns) {
+  return (columns + 2 * kUnitColumns - 1) / (2 * kUnitColumns);
+}
+[[nodiscard]] constexpr std::int64_t units_a_row_block(std::int64_t columns) {
+  return 2 * unit_pairs_a_row_block(columns);
+}
+
+// Where a weight stands in operand A.
+struct Fragment {
+  int tile = 0;
+  int thread = 0;
+  int step = 0;
+  int r = 0;
+  int h = 0;
+
+  [[nodiscard]] constexpr int row() const { return tile * kTileRows + thread / 32 * 16 + thread % 32 / 4 + r % 2 * 8; }
+  [[nodiscard]] constexpr int column() const { return step * 16 + thread % 4 * 2 + h + r / 2 * 8; }
+};
+// Of the weight at (row, column) of a unit.
+[[nodiscard]] constexpr Fragment fragment_of(int row, int column) {
+  return {.tile = row / kTileRows,
+          .thread = row / 16 % 4 * 32 + row % 8 * 4 + column % 8 / 2,
+          .step = column / 16,
+          .r = row / 8 % 2 + column / 8 % 2 * 2,
+          .h = column % 2};
+}
+
+// Where the scale of a unit's row lies after the codes, counted in FP16 numbers, and back.
+[[nodiscard]] constexpr int scale_place(int row) {
+  const int tile = row / kTileRows;
+  return ((tile / 2 * 4 + row / 16 % 4) * 8 + row % 8) * 4 + tile % 2 * 2 + row / 8 % 2;
+}
+[[nodiscard]] constexpr int scale_row(int place) {
+  const int tile = place / 128 * 2 + place / 2 % 2;
+  return tile * kTileRows + place / 32 % 4 * 16 + place / 4 % 8 + place % 2 * 8;
+}
+
+constexpr int kQ3TileWords = 3 * kTileThreads;
+constexpr int kQ3MixedBit = 6;   // of the field of step 3 in each half
+constexpr int kQ3SplitBit = 15;  // of the bit of (step 3, r 2) in each half
+[[nodiscard]] constexpr int q3_word(int tile, int thread, int i) {
+  return tile * kQ3TileWords + (i < 2 ? thread * 2 + i : 2 * kTileThreads + thread);
+}
+// The lowest bit of register r of the step that a word is for.
+[[nodiscard]] constexpr int q3_bit(int r) {
+  return 3 * (r < 2 ? r : r + 1);
+}
+// The register of step 3 in word i.
+[[nodiscard]] constexpr int q3_mixed_register(int i) {
+  return i < 2 ? i : 3;
+}
+
+// Where the field of a weight lies among the codes of its unit: code_bits bits from `bit` of word[0]; of a split field,
+// `bit` of each of the three words, least significant first.
+struct CodePlace {
+  int word[3] = {};
+  int bit = 0;
+  bool split = false;
+};
+[[nodiscard]] constexpr CodePlace code_place(WeightFormat format, int row, int column) {
+  const auto [tile, thread, step, r, h] = fragment_of(row, column);
+  switch (format) {
+    case WeightFormat::kQ4:
+      return {.word = {(tile * kTileThreads + thread) * 4 + step}, .bit = 4 * (r + 4 * h)};
+    case WeightFormat::kQ8:
+    case WeightFormat::kFP8:
+      return {.word = {((tile * 2 + step / 2) * kTileThreads + thread) * 4 + step % 2 * 2 + r / 2},
+              .bit = 8 * (r % 2 * 2 + h)};
+    case WeightFormat::kBF16:
+      return {.word = {((tile * 4 + step) * kTileThreads + thread) * 4 + r}, .bit = 16 * h};
+    case WeightFormat::kQ3:
+      break;
+  }
+  if (step < 3) return {.word = {q3_word(tile, thread, step)}, .bit = q3_bit(r) + 16 * h};
+  if (r != 2) return {.word = {q3_word(tile, thread, r < 2 ? r : 2)}, .bit = kQ3MixedBit + 16 * h};
+  return {.word = {q3_word(tile, thread, 0), q3_word(tile, thread, 1), q3_word(tile, thread, 2)},
+          .bit = kQ3SplitBit + 16 * h,
+          .split = true};
+}
+
+// The stored field of the weight at (row, column) of a unit. `words`: the unit's codes.
+[[nodiscard]] constexpr std::uint32_t read_code(WeightFormat format, const std::uint32_t* words, int row, int column) {
+  const CodePlace place = code_place(format, row, column);
+  if (place.split) {
+    return (words[place.word[0]] >> place.bit & 1U) | (words[place.word[1]] >> place.bit & 1U) << 1 |
+           (words[place.word[2]] >> place.bit & 1U) << 2;
+  }
+  return words[place.word[0]] >> place.bit & ((1U << code_bits(format)) - 1U);
+}
+
+// One 32-bit word of a unit's codes (index 0 .. unit_code_bytes / 4 - 1) from its stored fields: code_at(row, column)
+// gives that of a weight of the unit. What a packing kernel's thread writes.
+template <class CodeAt>
+[[nodiscard]] constexpr std::uint32_t unit_word(WeightFormat format, int index, const CodeAt& code_at) {
+  const auto field = [&](int tile, int thread, int step, int r, int h) -> std::uint32_t {
+    const Fragment fragment{tile, thread, step, r, h};
+    return code_at(fragment.row(), fragment.column());
+  };
+  const int thread = index / 4 % kTileThreads;  // of the formats whose threads hold 16-byte parts
+  std::uint32_t word = 0;
+  switch (format) {
+    case WeightFormat::kQ4:
+      for (int r = 0; r < 4; ++r) {
+        for (int h = 0; h < 2; ++h) word |= field(index / 512, thread, index % 4, r, h) << (4 * (r + 4 * h));
+      }
+      return word;
+    case WeightFormat::kQ8:
+    case WeightFormat::kFP8:
+      for (int u = 0; u < 2; ++u) {
+        for (int h = 0; h < 2; ++h) {
+          word |= field(index / 1024, thread, index / 512 % 2 * 2 + index / 2 % 2, u + index % 2 * 2, h)
+                  << (8 * (u * 2 + h));
+        }
+      }
+      return word;
+    case WeightFormat::kBF16:
+      for (int h = 0; h < 2; ++h) word |= field(index / 2048, thread, index / 512 % 4, index % 4, h) << (16 * h);
+      return word;
+    case WeightFormat::kQ3:
+      break;
+  }
+  const int tile = index / kQ3TileWords;
+  const int rest = index % kQ3TileWords;
+  const int i = rest < 2 * kTileThreads ? rest % 2 : 2;
+  const int q3_thread = i < 2 ? rest / 2 : rest - 2 * kTileThreads;
+  for (int h = 0; h < 2; ++h) {
+    for (int r = 0; r < 4; ++r) word |= field(tile, q3_thread, i, r, h) << (q3_bit(r) + 16 * h);
+    word |= field(tile, q3_thread, 3, q3_mixed_register(i), h) << (kQ3MixedBit + 16 * h);
+    word |= (field(tile, q3_thread, 3, 2, h) >> i & 1U) << (kQ3SplitBit + 16 * h);
+  }
+  return word;
+}
+
+// A matrix as stored fields [rows][columns] and scales [rows][group_count(columns)] (FP16 bits; none for bf16), in host
+// memory.
+struct FieldMatrix {
+  WeightFormat format = WeightFormat::kBF16;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::span<const std::uint16_t> fields;
+  std::span<const std::uint16_t> scales;
+};
+// All its units. Throws Error (internal) when a span has another size than the shape says, or a field too many bits.
+[[nodiscard]] std::vector<std::byte> pack_tiles(const FieldMatrix& matrix);
+
+}  // namespace tare::engine
