@@ -3,7 +3,7 @@
 //
 //   matrix = row blocks of 256 rows (rows padded with zero weights), each an even number of units in order of K
 //   unit   = 256 rows x 64 columns (one group a row; columns padded with zero weights), unit_bytes(format) contiguous
-//            bytes: codes, then, for all formats but bf16, scales [tile / 2 2][warp 4][g 8][tile % 2 2][u 2] FP16
+//            bytes: codes, then, for all formats but bf16, scales [warp 4][g 8][tile 4][u 2] FP16
 //   tile   = 64 rows x 64 columns. Its thread (128 of them: warp w, lane 4 g + p) holds the weights of the matrix
 //            instruction's operand A: register r (0..3), half h of K step s (16 columns) is
 //            row 16 w + g + 8 (r % 2), column 16 s + 2 p + h + 8 (r / 2)
@@ -108,12 +108,10 @@ struct Fragment {
 
 // Where the scale of a unit's row lies after the codes, counted in FP16 numbers, and back.
 [[nodiscard]] constexpr int scale_place(int row) {
-  const int tile = row / kTileRows;
-  return ((tile / 2 * 4 + row / 16 % 4) * 8 + row % 8) * 4 + tile % 2 * 2 + row / 8 % 2;
+  return (row / 16 % 4 * 8 + row % 8) * 8 + row / kTileRows * 2 + row / 8 % 2;
 }
 [[nodiscard]] constexpr int scale_row(int place) {
-  const int tile = place / 128 * 2 + place / 2 % 2;
-  return tile * kTileRows + place / 32 % 4 * 16 + place / 4 % 8 + place % 2 * 8;
+  return place / 2 % 4 * kTileRows + place / 64 * 16 + place / 8 % 8 + place % 2 * 8;
 }
 
 constexpr int kQ3TileWords = 3 * kTileThreads;

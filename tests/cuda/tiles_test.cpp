@@ -131,17 +131,17 @@ TEST(Tiles, EveryThreadFindsItsFragmentsWhereItUnpacksThem) {
   }
 }
 
-// Four tiles' scales of a lane: rows g and g + 8 side by side, two tiles in one 8-byte word.
-TEST(Tiles, EveryThreadFindsTheScalesOfItsRowsInOneEightByteWord) {
+// Rows g and g + 8 of its warp in each of the four tiles.
+TEST(Tiles, EveryThreadFindsTheScalesOfItsRowsInOneSixteenByteWord) {
   for (const WeightFormat format : kFormats) {
     if (!has_scales(format)) continue;
     const TestMatrix test = random_matrix(format, 256, 64);
     const std::vector<std::byte> unit = pack_tiles(test.matrix);
-    for (int warp = 0; warp < 8; ++warp) {
+    for (int warp = 0; warp < 4; ++warp) {
       for (int g = 0; g < 8; ++g) {
-        for (int tile = 0; tile < 2; ++tile) {
-          const int row = warp / 4 * 128 + tile * 64 + warp % 4 * 16 + g;
-          const int place = (warp * 8 + g) * 4 + tile * 2;
+        for (int tile = 0; tile < 4; ++tile) {
+          const int row = tile * 64 + warp * 16 + g;
+          const int place = (warp * 8 + g) * 8 + tile * 2;
           EXPECT_EQ(scale_at(unit, format, place), test.scales[static_cast<std::size_t>(row)]);
           EXPECT_EQ(scale_at(unit, format, place + 1), test.scales[static_cast<std::size_t>(row + 8)]);
         }
