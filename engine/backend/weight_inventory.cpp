@@ -21,4 +21,15 @@ std::uint64_t WeightInventory::bytes_per_round(AccessPattern pattern) const {
   return sum;
 }
 
+std::vector<UnreadTensor> unread_tensors(const Checkpoint& checkpoint) {
+  std::vector<UnreadTensor> unread;
+  for (const std::string& name : checkpoint.names()) {
+    if (!name.starts_with("mtp.")) continue;
+    std::uint64_t elements = 1;
+    for (const std::int64_t extent : checkpoint.shape(name)) elements *= static_cast<std::uint64_t>(extent);
+    unread.push_back({name, elements});
+  }
+  return unread;
+}
+
 }  // namespace tare::engine

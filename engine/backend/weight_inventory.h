@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/checkpoint/checkpoint.h"
+
 namespace tare::engine {
 
 enum class AccessPattern {
@@ -30,5 +32,12 @@ struct WeightInventory {
   [[nodiscard]] std::uint64_t resident_bytes() const;
   [[nodiscard]] std::uint64_t bytes_per_round(AccessPattern pattern) const;
 };
+
+// A tensor of the checkpoint that no backend loads: those of the MTP head.
+struct UnreadTensor {
+  std::string name;
+  std::uint64_t elements = 0;
+};
+[[nodiscard]] std::vector<UnreadTensor> unread_tensors(const Checkpoint& checkpoint);
 
 }  // namespace tare::engine

@@ -9,13 +9,25 @@
 
 namespace tare::engine {
 
+namespace {
+
+void check_shape(const std::string& name, const std::vector<std::int64_t>& found,
+                 const std::vector<std::int64_t>& wanted) {
+  if (found != wanted)
+    throw input_error(fmt::format("tensor '{}'", name), fmt::format("has shape [{}], the model needs [{}]",
+                                                                    fmt::join(found, ", "), fmt::join(wanted, ", ")));
+}
+
+}  // namespace
+
 Tensor Checkpoint::expect(const std::string& name, const std::vector<std::int64_t>& shape) const {
   Tensor found = tensor(name);
-  if (found.shape != shape)
-    throw input_error(
-        fmt::format("tensor '{}'", name),
-        fmt::format("has shape [{}], the model needs [{}]", fmt::join(found.shape, ", "), fmt::join(shape, ", ")));
+  check_shape(name, found.shape, shape);
   return found;
+}
+
+void Checkpoint::expect_shape(const std::string& name, const std::vector<std::int64_t>& shape) const {
+  check_shape(name, this->shape(name), shape);
 }
 
 std::unique_ptr<Checkpoint> open_checkpoint(const std::string& model) {

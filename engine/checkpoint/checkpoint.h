@@ -56,8 +56,11 @@ struct Tensor {
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> storage;
+  std::int64_t first_element = 0;  // where it begins in the tensor of that name: a slice's is not 0
 
   [[nodiscard]] std::int64_t element_count() const;
+  // Rows begin .. begin + count - 1 of a matrix, the same bytes.
+  [[nodiscard]] Tensor rows(std::int64_t begin, std::int64_t count) const;
 };
 
 // Widens a floating-point tensor (F32, F16, BF16, F64) exactly to float (F64 rounds to nearest).
@@ -76,9 +79,13 @@ class Checkpoint {
   // Throws Error (input) when there is no such tensor, naming file and tensor. May be called from several threads.
   [[nodiscard]] virtual Tensor tensor(const std::string& name) const = 0;
   [[nodiscard]] virtual std::vector<std::string> names() const = 0;
+  // The tensor's shape, where possible without making it. Errors as tensor's.
+  [[nodiscard]] virtual std::vector<std::int64_t> shape(const std::string& name) const { return tensor(name).shape; }
 
   // The tensor, checked against the shape the configuration demands. Throws Error (input): wrong shape, both named.
   [[nodiscard]] Tensor expect(const std::string& name, const std::vector<std::int64_t>& shape) const;
+  // The check alone.
+  void expect_shape(const std::string& name, const std::vector<std::int64_t>& shape) const;
 };
 
 // `model` is a directory with config.json and *.safetensors, or "synthetic:NAME?seed=S" (NAME of the family table:

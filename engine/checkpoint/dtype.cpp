@@ -90,7 +90,8 @@ std::vector<float> widen_all(const Tensor& tensor, std::size_t count, Widen wide
   for (std::size_t i = 0; i < count; ++i) {
     if (std::isfinite(values[i])) continue;
     throw input_error(fmt::format("tensor '{}'", tensor.name),
-                      fmt::format("element {} is {}", i, std::isnan(values[i]) ? "NaN" : shortest(values[i])),
+                      fmt::format("element {} is {}", tensor.first_element + static_cast<std::int64_t>(i),
+                                  std::isnan(values[i]) ? "NaN" : shortest(values[i])),
                       "the checkpoint is damaged, or a value is too large for FP32");
   }
   throw internal_error("a value that is both finite and not");
@@ -122,6 +123,17 @@ std::int64_t Tensor::element_count() const {
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) count *= extent;
   return count;
+}
+
+Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
+  if (shape.size() != 2 || begin < 0 || count < 0 || begin + count > shape[0])
+    throw internal_error(fmt::format("tensor '{}' has no rows {} to {}", name, begin, begin + count));
+  Tensor slice = *this;
+  const std::size_t row_bytes = static_cast<std::size_t>(shape[1]) * dtype_bytes(dtype);
+  slice.shape = {count, shape[1]};
+  slice.bytes = bytes.subspan(static_cast<std::size_t>(begin) * row_bytes, static_cast<std::size_t>(count) * row_bytes);
+  slice.first_element = first_element + begin * shape[1];
+  return slice;
 }
 
 std::vector<float> to_floats(const Tensor& tensor) {

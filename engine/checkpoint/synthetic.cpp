@@ -150,58 +150,46 @@ std::uint16_t bfloat16_of(double value) {
   return static_cast<std::uint16_t>((bits + 0x7FFFU + even) >> 16);
 }
 
-// Weights of one tensor as a function of 16 random bits; the formulas of synthetic.h.
-class Draw {
- public:
-  Draw(const PlannedTensor& tensor, std::int64_t layers) : role_(tensor.role) {
-    const auto columns = static_cast<double>(tensor.shape.back());
-    switch (role_) {
-      case TensorRole::kProjection:
-        scale_ = std::sqrt(3 / columns);
-        break;
-      case TensorRole::kResidualProjection:
-        scale_ = std::sqrt(3 / columns) / std::sqrt(2 * static_cast<double>(layers));
-        break;
-      case TensorRole::kEmbedding:
-      case TensorRole::kHead:
-        scale_ = std::sqrt(3 / columns) * kLogitDeviation;
-        break;
-      case TensorRole::kConvolution:
-        scale_ = 1 / std::sqrt(columns);
-        break;
-      case TensorRole::kCentredNorm:
-      case TensorRole::kPlainNorm:
-        scale_ = kNormDeviation;
-        break;
-      case TensorRole::kDecayLog:
-      case TensorRole::kDecayBias:
-        break;
-    }
-    // Fewer than 53 bits, so that centre + x * scale is rounded once, with or without a fused multiply-add.
-    scale_ = static_cast<double>(static_cast<float>(scale_));
+// The factor of x; the formulas of synthetic.h.
+double scale_of(const PlannedTensor& tensor, std::int64_t layers) {
+  const auto columns = static_cast<double>(tensor.shape.back());
+  switch (tensor.role) {
+    case TensorRole::kProjection:
+      return std::sqrt(3 / columns);
+    case TensorRole::kResidualProjection:
+      return std::sqrt(3 / columns) / std::sqrt(2 * static_cast<double>(layers));
+    case TensorRole::kEmbedding:
+    case TensorRole::kHead:
+      return std::sqrt(3 / columns) * kLogitDeviation;
+    case TensorRole::kConvolution:
+      return 1 / std::sqrt(columns);
+    case TensorRole::kCentredNorm:
+    case TensorRole::kPlainNorm:
+      return kNormDeviation;
+    case TensorRole::kDecayLog:
+    case TensorRole::kDecayBias:
+      return 0;
   }
+  throw internal_error("a tensor's role has no scale");
+}
 
-  [[nodiscard]] std::uint16_t operator()(std::uint32_t bits) const {
-    const double x = (2 * static_cast<double>(bits) - (kDraws - 1)) / kDraws;
-    const double share = (static_cast<double>(bits) + 0.5) / kDraws;  // uniform in (0, 1)
-    switch (role_) {
-      case TensorRole::kDecayLog:
-        return bfloat16_of(std::log(kMostDecay * share));
-      case TensorRole::kDecayBias: {
-        const double step = kLeastTimeStep * std::pow(kTimeStepRatio, share);
-        return bfloat16_of(step + std::log(-std::expm1(-step)));
-      }
-      case TensorRole::kPlainNorm:
-        return bfloat16_of(1 + x * scale_);
-      default:
-        return bfloat16_of(x * scale_);
+// A weight as a function of 16 random bits.
+std::uint16_t draw(const SyntheticRecipe& recipe, std::uint32_t bits) {
+  const double x = (2 * static_cast<double>(bits) - (kDraws - 1)) / kDraws;
+  const double share = (static_cast<double>(bits) + 0.5) / kDraws;  // uniform in (0, 1)
+  switch (recipe.role) {
+    case TensorRole::kDecayLog:
+      return bfloat16_of(std::log(kMostDecay * share));
+    case TensorRole::kDecayBias: {
+      const double step = kLeastTimeStep * std::pow(kTimeStepRatio, share);
+      return bfloat16_of(step + std::log(-std::expm1(-step)));
     }
+    case TensorRole::kPlainNorm:
+      return bfloat16_of(1 + x * recipe.scale);
+    default:
+      return bfloat16_of(x * recipe.scale);
   }
-
- private:
-  TensorRole role_;
-  double scale_ = 0;
-};
+}
 
 std::uint32_t sixteen_bits(const std::array<std::uint32_t, 4>& block, std::size_t lane) {
   return (block[lane / 2] >> (16 * (lane % 2))) & 0xFFFFU;
@@ -209,12 +197,13 @@ std::uint32_t sixteen_bits(const std::array<std::uint32_t, 4>& block, std::size_
 
 // Calls weight(bits) for each element in order and stores what it returns.
 template <typename Weight>
-void fill(std::vector<std::uint16_t>& weights, std::uint64_t seed, std::uint64_t stream, const Weight& weight) {
+void fill(std::vector<std::uint16_t>& weights, const SyntheticRecipe& recipe, const Weight& weight) {
   const auto low = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
   const auto high = [](std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32); };
   for (std::size_t begin = 0; begin < weights.size(); begin += kValuesABlock) {
     const std::uint64_t index = begin / kValuesABlock;
-    const auto block = philox4x32({low(index), high(index), low(stream), high(stream)}, {low(seed), high(seed)});
+    const auto block = philox4x32({low(index), high(index), low(recipe.stream), high(recipe.stream)},
+                                  {low(recipe.seed), high(recipe.seed)});
     const std::size_t count = std::min(kValuesABlock, weights.size() - begin);
     for (std::size_t lane = 0; lane < count; ++lane) weights[begin + lane] = weight(sixteen_bits(block, lane));
   }
@@ -252,21 +241,31 @@ std::vector<std::string> SyntheticCheckpoint::names() const {
   return names;
 }
 
-Tensor SyntheticCheckpoint::tensor(const std::string& name) const {
+const PlannedTensor& SyntheticCheckpoint::planned(const std::string& name) const {
   const auto found = planned_.find(name);
   if (found == planned_.end()) throw input_error(model_, fmt::format("has no tensor '{}'", name));
-  const PlannedTensor& planned = plan_[found->second];
+  return plan_[found->second];
+}
+
+SyntheticRecipe SyntheticCheckpoint::recipe(const std::string& name) const {
+  const PlannedTensor& tensor = planned(name);
+  // Fewer than 53 bits, so that centre + x * scale is rounded once, with or without a fused multiply-add.
+  const auto scale = static_cast<double>(static_cast<float>(scale_of(tensor, config_.layer_count())));
+  return {seed_, hash64(name), tensor.role, scale};
+}
+
+Tensor SyntheticCheckpoint::tensor(const std::string& name) const {
+  const PlannedTensor& planned = this->planned(name);
   std::size_t count = 1;
   for (const std::int64_t extent : planned.shape) count *= static_cast<std::size_t>(extent);
   auto weights = std::make_shared<std::vector<std::uint16_t>>(count);
-  const Draw draw(planned, config_.layer_count());
-  const std::uint64_t stream = hash64(name);
+  const SyntheticRecipe recipe = this->recipe(name);
   if (count < kDraws) {
-    fill(*weights, seed_, stream, draw);
+    fill(*weights, recipe, [&](std::uint32_t bits) { return draw(recipe, bits); });
   } else {  // every value the tensor can have, once
     std::vector<std::uint16_t> table(kDraws);
-    for (std::uint32_t bits = 0; bits < kDraws; ++bits) table[bits] = draw(bits);
-    fill(*weights, seed_, stream, [&](std::uint32_t bits) { return table[bits]; });
+    for (std::uint32_t bits = 0; bits < kDraws; ++bits) table[bits] = draw(recipe, bits);
+    fill(*weights, recipe, [&](std::uint32_t bits) { return table[bits]; });
   }
   const std::span<const std::byte> bytes = std::as_bytes(std::span<const std::uint16_t>(*weights));
   return {name, Dtype::kBF16, planned.shape, bytes, std::move(weights)};

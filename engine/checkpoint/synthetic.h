@@ -34,6 +34,14 @@ namespace tare::engine {
 
 [[nodiscard]] bool is_synthetic(std::string_view model);
 
+// What a maker of the same bits needs to know of a tensor.
+struct SyntheticRecipe {
+  std::uint64_t seed = 0;
+  std::uint64_t stream = 0;  // XXH3-64 of the name
+  TensorRole role = TensorRole::kProjection;
+  double scale = 0;  // factor of x in the table above, rounded to float; not of A_log and dt_bias
+};
+
 class SyntheticCheckpoint final : public Checkpoint {
  public:
   // Throws Error (input) for an unknown size, an unknown or wrong key, a missing seed.
@@ -45,8 +53,13 @@ class SyntheticCheckpoint final : public Checkpoint {
   // Makes the tensor anew at every call, on the calling thread.
   [[nodiscard]] Tensor tensor(const std::string& name) const override;
   [[nodiscard]] std::vector<std::string> names() const override;
+  [[nodiscard]] std::vector<std::int64_t> shape(const std::string& name) const override { return planned(name).shape; }
+  // Throws Error (input) when there is no such tensor.
+  [[nodiscard]] SyntheticRecipe recipe(const std::string& name) const;
 
  private:
+  [[nodiscard]] const PlannedTensor& planned(const std::string& name) const;
+
   std::string model_;
   std::uint64_t seed_ = 0;
   ModelConfig config_;

@@ -19,8 +19,9 @@ class Account {
 
   void projection(const Projection& projection) {
     const PackedMatrix& matrix = projection.matrix;
-    stream(join(projection.names, " + "), to_text(matrix.format()), matrix.bytes(),
-           product(matrix.rows(), matrix.columns()));
+    const std::string format =
+        matrix.format() == WeightFormat::kQ3 ? "q3 in the words of q4" : to_text(matrix.format());
+    stream(join(projection.names, " + "), format, matrix.bytes(), product(matrix.rows(), matrix.columns()));
   }
   // FP32 vectors are read once a token, from a cache near the core; they are counted once.
   void vector(const std::string& name, std::size_t elements) {
@@ -76,14 +77,6 @@ void account_attention(Account& account, const std::string& prefix, const Attent
 }
 
 }  // namespace
-
-std::vector<UnreadTensor> unread_tensors(const Checkpoint& checkpoint) {
-  std::vector<UnreadTensor> unread;
-  for (const std::string& name : checkpoint.names())
-    if (name.starts_with("mtp."))
-      unread.push_back({name, static_cast<std::uint64_t>(checkpoint.tensor(name).element_count())});
-  return unread;
-}
 
 WeightInventory make_inventory(const ModelConfig& config, const ModelWeights& weights,
                                const std::vector<LayerState>& layers, const std::vector<UnreadTensor>& unread,

@@ -12,13 +12,6 @@
 
 namespace tare::engine {
 
-// A tensor of the checkpoint that this backend does not load.
-struct UnreadTensor {
-  std::string name;
-  std::uint64_t elements = 0;
-};
-[[nodiscard]] std::vector<UnreadTensor> unread_tensors(const Checkpoint& checkpoint);
-
 // Packed matrices count with their padding, since that is what the kernels read. Unread tensors have zero bytes.
 [[nodiscard]] WeightInventory make_inventory(const ModelConfig& config, const ModelWeights& weights,
                                              const std::vector<LayerState>& layers,

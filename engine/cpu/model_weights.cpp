@@ -61,13 +61,9 @@ class Loader {
     const Tensor tensor = checkpoint_.expect("embed_tokens.weight", {config_.vocab_size, config_.hidden_size});
     AlignedBuffer<std::uint16_t> rows(static_cast<std::size_t>(config_.vocab_size * config_.hidden_size));
     const auto row_elements = static_cast<std::size_t>(config_.hidden_size);
-    const std::size_t row_bytes = row_elements * dtype_bytes(tensor.dtype);
     pool_.parallel_for(static_cast<std::size_t>(config_.vocab_size), 1, [&](int, std::size_t begin, std::size_t end) {
       for (std::size_t row = begin; row < end; ++row) {
-        Tensor slice = tensor;
-        slice.shape = {1, config_.hidden_size};
-        slice.bytes = tensor.bytes.subspan(row * row_bytes, row_bytes);
-        const std::vector<float> values = to_floats(slice);
+        const std::vector<float> values = to_floats(tensor.rows(static_cast<std::int64_t>(row), 1));
         std::transform(values.begin(), values.end(), rows.data() + row * row_elements, float_to_bfloat16);
       }
     });

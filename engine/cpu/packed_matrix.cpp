@@ -23,13 +23,20 @@ std::int64_t codes_per_word(WeightFormat format) {
     case WeightFormat::kQ8:
       return kQ8CodesPerWord;
     case WeightFormat::kQ4:
+    case WeightFormat::kQ3:
       return kQ4CodesPerWord;
+    case WeightFormat::kFP8:
+      break;
   }
-  throw internal_error("a weight format has no packing");
+  throw internal_error("a weight format has no packing on the CPU");
 }
 
 std::int64_t scale_bytes_per_panel_group(WeightFormat format) {
   return format == WeightFormat::kBF16 ? 0 : kPanelRows * kScaleBytes;
+}
+
+int most_code(WeightFormat format) {
+  return format == WeightFormat::kQ8 ? kQ8MostCode : format == WeightFormat::kQ4 ? kQ4MostCode : kQ3MostCode;
 }
 
 // One row's group as words, and its scale. `values` has 1..64 elements; what is missing are zero weights.
@@ -46,8 +53,7 @@ GroupWords encode_words(WeightFormat format, std::span<const float> values) {
     return result;
   }
   std::array<std::int8_t, kGroupSize> codes{};
-  result.scale = encode_group(values, format == WeightFormat::kQ8 ? kQ8MostCode : kQ4MostCode,
-                              std::span(codes).first(values.size()));
+  result.scale = encode_group(values, most_code(format), std::span(codes).first(values.size()));
   const std::span<const std::int8_t> all(codes);
   const auto per_word = static_cast<std::size_t>(codes_per_word(format));
   for (std::size_t word = 0; word < codes.size() / per_word; ++word)
@@ -55,17 +61,6 @@ GroupWords encode_words(WeightFormat format, std::span<const float> values) {
                              ? pack_q8_word(all.subspan(word * per_word).first<kQ8CodesPerWord>())
                              : pack_q4_word(all.subspan(word * per_word).first<kQ4CodesPerWord>());
   return result;
-}
-
-// The tensor's rows begin..begin+count-1.
-Tensor rows_of(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
-  Tensor slice = tensor;
-  const std::int64_t columns = tensor.shape.at(1);
-  const std::size_t row_bytes = static_cast<std::size_t>(columns) * dtype_bytes(tensor.dtype);
-  slice.shape = {count, columns};
-  slice.bytes =
-      tensor.bytes.subspan(static_cast<std::size_t>(begin) * row_bytes, static_cast<std::size_t>(count) * row_bytes);
-  return slice;
 }
 
 }  // namespace
@@ -128,7 +123,7 @@ PackedMatrix pack_matrix(std::span<const Tensor> tensors, WeightFormat format, T
         const std::int64_t panel_rest = kPanelRows - row % kPanelRows;
         const std::int64_t count = std::min({panel_rest, last - row, tensor_end - row});
         try {
-          matrix.pack_rows(row, to_floats(rows_of(tensor, row - offset, count)));
+          matrix.pack_rows(row, to_floats(tensor.rows(row - offset, count)));
         } catch (const Error& error) {
           if (error.parts().where.empty()) throw error.within("tensor " + tensor.name);
           throw;

@@ -2,9 +2,10 @@
 // activation serves 32 rows and every panel is one contiguous, cache-line aligned stretch of memory.
 //
 //   panel = its groups of 64 columns, in order (columns are padded to a multiple of 64 with zero weights)
-//   group = [32 FP16 scales] (q8, q4 only), then words [word][32 rows], 32 bits each, of consecutive columns:
+//   group = [32 FP16 scales] (not BF16), then words [word][32 rows], 32 bits each, of consecutive columns:
 //           BF16 2 a word (low half first), q8 4, q4 8 (formats/weight_groups.h): 4096, 64 + 2048, 64 + 1024 bytes
-// Rows are padded to whole panels with zero weights.
+// Rows are padded to whole panels with zero weights. q3 lies in q4's words: its codes are q4 codes, and the CPU has no
+// kernel that would gain from three bits. fp8 is CUDA's.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@ namespace tare::engine {
 
 constexpr std::int64_t kPanelRows = 32;
 
+// Throws Error (internal) for fp8.
 [[nodiscard]] std::int64_t bytes_per_panel_group(WeightFormat format);
 
 class PackedMatrix {

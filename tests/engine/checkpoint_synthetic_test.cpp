@@ -9,6 +9,7 @@
 
 #include "base/digest.h"
 #include "base/philox.h"
+#include "engine/checkpoint/synthetic.h"
 #include "engine/checkpoint/tensor_plan.h"
 #include "tests/engine/model_files.h"
 
@@ -78,6 +79,19 @@ TEST(Synthetic, AWeightIsTheFunctionOfSeedNameAndIndexThatTheHeaderStates) {
     const double exact = (2.0 * bits - 65535) / 65536 * std::sqrt(3.0 / 256);
     EXPECT_NEAR(weights[element], exact, std::fabs(exact) / 256) << element;  // BF16 keeps 8 bits
   }
+}
+
+TEST(Synthetic, ARecipeSaysHowATensorIsMadeAndShapesNeedNoMaking) {
+  const SyntheticCheckpoint model("synthetic:27b?seed=8");
+  const std::string name = "layers.63.mlp.down_proj.weight";
+  const SyntheticRecipe recipe = model.recipe(name);
+  EXPECT_EQ(recipe.seed, 8U);
+  EXPECT_EQ(recipe.stream, hash64(name));
+  EXPECT_EQ(recipe.role, TensorRole::kResidualProjection);
+  EXPECT_EQ(recipe.scale, static_cast<double>(static_cast<float>(std::sqrt(3.0 / 17408) / std::sqrt(128.0))));
+  EXPECT_EQ(model.shape("lm_head.weight"), (std::vector<std::int64_t>{248320, 5120}));
+  expect_refused([&] { static_cast<void>(model.shape("layers.64.input_layernorm.weight")); },
+                 "synthetic:", "has no tensor");
 }
 
 // Digests of whole tensors, so that no compiler, machine or later change can alter a synthetic model unnoticed.

@@ -42,6 +42,10 @@ struct MatrixCase {
   bool quantized_activations;
 };
 
+int most_code(WeightFormat format) {
+  return format == WeightFormat::kQ8 ? kQ8MostCode : format == WeightFormat::kQ4 ? kQ4MostCode : kQ3MostCode;
+}
+
 // A packed matrix with its rows' definitions and activations of up to `tokens` rows.
 struct MatrixProblem {
   MatrixProblem(const MatrixCase& shape, std::int64_t tokens, const VectorKernels& kernels)
@@ -71,7 +75,7 @@ struct MatrixProblem {
       }
       exact = reference_dot(halves, x);
     } else {
-      const EncodedRow encoded = encode_row(w, matrix.format() == WeightFormat::kQ8 ? kQ8MostCode : kQ4MostCode);
+      const EncodedRow encoded = encode_row(w, most_code(matrix.format()));
       w = decode_row(encoded);
       exact = codes ? reference_dot(encoded, encode_activations(x)) : reference_dot(encoded, x);
     }
@@ -89,7 +93,7 @@ struct MatrixProblem {
 std::vector<MatrixCase> matrix_cases() {
   std::vector<MatrixCase> cases;
   for (const auto& [rows, columns] : {std::pair{1, 1}, {31, 48}, {33, 64}, {64, 80}, {97, 200}, {32, 1024}})
-    for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ4})
+    for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ4, WeightFormat::kQ3})
       for (const bool codes : {false, true})
         if (!codes || format != WeightFormat::kBF16) cases.push_back({format, rows, columns, codes});
   return cases;
