@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/backend/launch_record.h"
 #include "engine/backend/options.h"
 #include "engine/backend/weight_inventory.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -27,9 +28,18 @@ struct PrefillCapture {
                                          // stream after layer i-1, the last one after the final norm
 };
 
+// What verify is to hand out beside the greedy tokens. Copying 16 rows of 248,320 logits from a GPU takes 290 us, a
+// tenth of a round: who only needs the largest does not ask for them.
+struct VerifyRequest {
+  bool logits = true;
+  bool hidden = false;
+};
+
+// Valid until the next call.
 struct VerifyOutput {
-  std::span<const float> logits;  // [T, vocab_size], FP32; valid until the next call
-  std::span<const float> hidden;  // [T, hidden_size] after the final norm, FP32; valid until the next call
+  std::span<const std::int32_t> best;  // [T], of every row the token with the largest logit, ties to the lowest id
+  std::span<const float> logits;       // [T, vocab_size], FP32; empty unless asked for
+  std::span<const float> hidden;       // [T, hidden_size] after the final norm, FP32; empty unless asked for
 };
 
 class Backend {
@@ -52,7 +62,8 @@ class Backend {
   std::span<const float> prefill(std::span<const std::int32_t> tokens) { return prefill(tokens, {}); }
 
   // One pass over T >= 1 tokens (a chain). Errors as prefill's.
-  virtual VerifyOutput verify(std::span<const std::int32_t> tokens) = 0;
+  virtual VerifyOutput verify(std::span<const std::int32_t> tokens, const VerifyRequest& request) = 0;
+  VerifyOutput verify(std::span<const std::int32_t> tokens) { return verify(tokens, {}); }
   // Absorbs the first `count` tokens of the last verify. May be called once a verify.
   virtual void commit(int count) = 0;
 
@@ -61,6 +72,10 @@ class Backend {
 
   // Bytes of a round of `width` tokens when the caches hold `context` tokens.
   [[nodiscard]] virtual WeightInventory inventory(std::int64_t context, std::int64_t width) const = 0;
+
+  // The kernels of a round of `width` tokens, in the order of their stream, as the last such round launched them; empty
+  // when there was none yet, or when this backend launches no kernels.
+  [[nodiscard]] virtual std::vector<LaunchRecord> launches(std::int64_t width) const = 0;
 
   // What runs: {"backend": "cpu", "instruction_set": "AVX3_DL", "threads": 2, ...}, for records.
   [[nodiscard]] virtual Json description() const = 0;

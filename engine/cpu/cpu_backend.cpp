@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/backend/argmax.h"
 #include "engine/cpu/forward_pass.h"
 #include "engine/cpu/inventory.h"
 
@@ -35,6 +36,10 @@ EngineOptions settled(EngineOptions options) {
     if (found) throw input_error(path, fmt::format("{} needs backend cuda", word));
   };
   refuse(options.backend != BackendKind::kCpu, "backend", "this one");
+  refuse(options.weights.format == WeightFormat::kFP8, "weights.format", "fp8");
+  for (std::size_t i = 0; i < options.weights.overrides.size(); ++i)
+    refuse(options.weights.overrides[i].format == WeightFormat::kFP8, fmt::format("weights.overrides[{}].format", i),
+           "fp8");
   refuse(options.activations.format == ActivationFormat::kBF16, "activations.format", "bf16");
   refuse(options.kv.key == CacheFormat::kFP8, "kv.key", "fp8");
   refuse(options.kv.value == CacheFormat::kFP8, "kv.value", "fp8");
@@ -86,18 +91,25 @@ class CpuBackend final : public Backend {
     }
   }
 
-  VerifyOutput verify(std::span<const std::int32_t> tokens) override {
+  VerifyOutput verify(std::span<const std::int32_t> tokens, const VerifyRequest& request) override {
     check(tokens);
     const auto count = static_cast<std::int64_t>(tokens.size());
     verified_ = 0;
     forward_.run({tokens, frontier_, PassMode::kVerify, {}}, layers_);
     grow(logits_, count * config_.vocab_size);
-    grow(hidden_, count * config_.hidden_size);
     compute_logits(0, count, frontier_, logits_.data());
-    forward_.copy_hidden(0, count, hidden_.data());
+    const auto vocab = static_cast<std::size_t>(config_.vocab_size);
+    best_.resize(tokens.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i) best_[i] = argmax({logits_.data() + i * vocab, vocab});
+    VerifyOutput output{best_, {}, {}};
+    if (request.logits) output.logits = {logits_.data(), tokens.size() * vocab};
+    if (request.hidden) {
+      grow(hidden_, count * config_.hidden_size);
+      forward_.copy_hidden(0, count, hidden_.data());
+      output.hidden = {hidden_.data(), static_cast<std::size_t>(count * config_.hidden_size)};
+    }
     verified_ = count;
-    return {std::span<const float>(logits_.data(), static_cast<std::size_t>(count * config_.vocab_size)),
-            std::span<const float>(hidden_.data(), static_cast<std::size_t>(count * config_.hidden_size))};
+    return output;
   }
 
   void commit(int count) override {
@@ -122,6 +134,8 @@ class CpuBackend final : public Backend {
     return make_inventory(config_, weights_, layers_, unread_, context, width);
   }
 
+  std::vector<LaunchRecord> launches(std::int64_t) const override { return {}; }
+
   Json description() const override {
     return {{"backend", "cpu"},
             {"instruction_set", kernels_.instruction_set},
@@ -142,6 +156,7 @@ class CpuBackend final : public Backend {
   ForwardPass forward_;
   AlignedBuffer<float> logits_;
   AlignedBuffer<float> hidden_;
+  std::vector<std::int32_t> best_;
   std::int64_t frontier_ = 0;
   std::int64_t verified_ = 0;  // tokens of the last verify that may be committed
 

@@ -7,14 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace tare::engine {
+#include "engine/backend/launch_record.h"
 
-// One launch, in order of the stream: what a timeline is labelled with and a byte account adds up.
-struct LaunchRecord {
-  std::string name;         // "q4_gemm n16", "gdn_round"
-  std::string part;         // what it works on: "layers.3.mlp.down_proj.weight"
-  std::uint64_t bytes = 0;  // read and written in device memory, by the tensors' sizes
-};
+namespace tare::engine {
 
 // `programmatic` sets the attribute that lets a kernel start before its predecessor ends. Every kernel of this folder
 // is safe under it: before ptx::wait_for_preceding_grid it reads nothing but weights and what earlier rounds wrote, and

@@ -1,42 +1,18 @@
 #include "engine/decode/sampling.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "base/error.h"
+#include "engine/backend/argmax.h"
 
 namespace tare::engine {
 namespace {
 
-constexpr std::size_t kLanes = 16;  // independent partial maxima: wide enough for every vector length
 constexpr std::size_t kBlock = 64;  // values summed in float before they go into the double total
 
-float largest(std::span<const float> values) {
-  std::array<float, kLanes> lanes;
-  lanes.fill(-std::numeric_limits<float>::infinity());
-  const std::size_t whole = values.size() / kLanes * kLanes;
-  for (std::size_t i = 0; i < whole; i += kLanes)
-    for (std::size_t lane = 0; lane < kLanes; ++lane)
-      lanes[lane] = values[i + lane] > lanes[lane] ? values[i + lane] : lanes[lane];
-  for (std::size_t i = whole; i < values.size(); ++i) lanes[0] = std::max(lanes[0], values[i]);
-  return *std::max_element(lanes.begin(), lanes.end());
-}
-
-std::size_t first_equal(std::span<const float> values, float wanted) {
-  return static_cast<std::size_t>(std::find(values.begin(), values.end(), wanted) - values.begin());
-}
-
 }  // namespace
-
-std::int32_t argmax(std::span<const float> logits) {
-  if (logits.empty()) throw internal_error("argmax of no logits");
-  const std::size_t index = first_equal(logits, largest(logits));
-  if (index == logits.size()) throw internal_error("argmax of logits that are NaN");
-  return static_cast<std::int32_t>(index);
-}
 
 float exp_nonpositive(float x) {
   // exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2)/2; ln 2 in two parts so that r is exact to rounding.

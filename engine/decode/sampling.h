@@ -1,6 +1,6 @@
-// Choosing one token from logits. Ties go to the lowest id everywhere. Results depend on the logits' bits only: the
-// code is compiled for the base instruction set without contraction, so every machine of one architecture draws the
-// same token.
+// Drawing one token from logits (the greedy choice is engine/backend/argmax.h's). Results depend on the logits' bits
+// only: the code is compiled for the base instruction set without contraction, so every machine of one architecture
+// draws the same token.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,6 @@
 #include <vector>
 
 namespace tare::engine {
-
-// Index of the largest logit, the lowest index among equals. logits must not be empty nor hold NaN.
-[[nodiscard]] std::int32_t argmax(std::span<const float> logits);
 
 // Draws from softmax(logits / temperature) by inverting the cumulative distribution in id order at `uniform` in [0, 1).
 // temperature > 0. `scratch` is reused between calls.

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "engine/backend/argmax.h"
 #include "engine/decode/sampling.h"
 
 namespace tare::engine {
@@ -32,12 +33,14 @@ class Perturbation {
  public:
   explicit Perturbation(const EngineOptions::Perturb& perturb) : perturb_(perturb) {}
 
-  std::span<const float> apply(std::span<const float> logits) {
-    if (perturb_.place == PerturbPlace::kNone) return logits;
-    rounded_.resize(logits.size());
-    for (std::size_t i = 0; i < logits.size(); ++i)
-      rounded_[i] = round_mantissa(logits[i], static_cast<int>(perturb_.bits));
-    return rounded_;
+  // It rounds logits, so it needs them whatever the policy looks at.
+  [[nodiscard]] bool needs_logits() const { return perturb_.place == PerturbPlace::kLogits; }
+  [[nodiscard]] TokenScores apply(const TokenScores& scores) {
+    if (perturb_.place == PerturbPlace::kNone) return scores;
+    rounded_.resize(scores.logits.size());
+    for (std::size_t i = 0; i < rounded_.size(); ++i)
+      rounded_[i] = round_mantissa(scores.logits[i], static_cast<int>(perturb_.bits));
+    return {argmax(rounded_), rounded_};
   }
 
  private:
@@ -116,14 +119,16 @@ Generation generate(Backend& backend, std::span<const std::int32_t> prompt, Toke
   const Clock::time_point start = Clock::now();
   const std::span<const float> logits = backend.prefill(prompt);
   result.prefill_ns = nanoseconds(Clock::now() - start);
-  record(policy.choose(perturbation.apply(logits), 0, prompt_tokens));
+  record(policy.choose(perturbation.apply({argmax(logits), logits}), 0, prompt_tokens));
   result.first_token_ns = nanoseconds(Clock::now() - start);
+  const VerifyRequest request{.logits = policy.needs_logits() || perturbation.needs_logits(), .hidden = false};
   while (!ended()) {
     const auto index = static_cast<std::int64_t>(result.tokens.size());
     const std::int32_t anchor = result.tokens.back();
     const Clock::time_point round_start = Clock::now();
-    const VerifyOutput output = backend.verify(std::span(&anchor, 1));
-    const TokenChoice choice = policy.choose(perturbation.apply(output.logits), index, prompt_tokens + index);
+    const VerifyOutput output = backend.verify(std::span(&anchor, 1), request);
+    const TokenScores scores = perturbation.apply({output.best.front(), output.logits});
+    const TokenChoice choice = policy.choose(scores, index, prompt_tokens + index);
     backend.commit(1);
     const std::int64_t spun_ns = spin(options.handicap, round_start);
     const Clock::time_point round_end = Clock::now();

@@ -13,10 +13,10 @@ namespace {
 
 class GreedyPolicy final : public TokenPolicy {
  public:
-  TokenChoice choose(std::span<const float> logits, std::int64_t, std::int64_t) override {
-    const std::int32_t token = argmax(logits);
-    return {token, token};
+  TokenChoice choose(const TokenScores& scores, std::int64_t, std::int64_t) override {
+    return {scores.best, scores.best};
   }
+  bool needs_logits() const override { return false; }
   bool exhausted(std::int64_t) const override { return false; }
   bool stops_at_end_of_text() const override { return true; }
 };
@@ -26,11 +26,12 @@ class SampledPolicy final : public TokenPolicy {
   SampledPolicy(double temperature, std::uint64_t seed, const std::string& prompt_id)
       : temperature_(temperature), numbers_(seed, hash64(prompt_id)) {}
 
-  TokenChoice choose(std::span<const float> logits, std::int64_t, std::int64_t position) override {
+  TokenChoice choose(const TokenScores& scores, std::int64_t, std::int64_t position) override {
     const double uniform = numbers_.uniform_at(static_cast<std::uint64_t>(position));
-    const std::int32_t token = draw(logits, temperature_, uniform, scratch_);
+    const std::int32_t token = draw(scores.logits, temperature_, uniform, scratch_);
     return {token, token};
   }
+  bool needs_logits() const override { return true; }
   bool exhausted(std::int64_t) const override { return false; }
   bool stops_at_end_of_text() const override { return true; }
 
@@ -45,10 +46,11 @@ class ForcedPolicy final : public TokenPolicy {
   ForcedPolicy(std::vector<std::int32_t> text, std::unique_ptr<TokenPolicy> natural)
       : text_(std::move(text)), natural_(std::move(natural)) {}
 
-  TokenChoice choose(std::span<const float> logits, std::int64_t index, std::int64_t position) override {
-    const TokenChoice free = natural_->choose(logits, index, position);
+  TokenChoice choose(const TokenScores& scores, std::int64_t index, std::int64_t position) override {
+    const TokenChoice free = natural_->choose(scores, index, position);
     return {text_.at(static_cast<std::size_t>(index)), free.natural};
   }
+  bool needs_logits() const override { return natural_->needs_logits(); }
   bool exhausted(std::int64_t produced) const override { return produced >= static_cast<std::int64_t>(text_.size()); }
   bool stops_at_end_of_text() const override { return false; }
 

@@ -10,9 +10,15 @@
 
 namespace tare::engine {
 
+// What a policy chooses from.
+struct TokenScores {
+  std::int32_t best = 0;          // the largest logit's token, ties to the lowest id
+  std::span<const float> logits;  // empty unless needs_logits()
+};
+
 struct TokenChoice {
   std::int32_t committed = 0;  // enters the caches
-  std::int32_t natural = 0;    // what the policy would have chosen from these logits
+  std::int32_t natural = 0;    // what the policy would have chosen from these scores
 };
 
 class TokenPolicy {
@@ -20,8 +26,9 @@ class TokenPolicy {
   virtual ~TokenPolicy() = default;
   // `index` counts the tokens produced for this prompt (0 is the first after the prompt), `position` is the token's
   // place in the sequence (prompt length + index).
-  [[nodiscard]] virtual TokenChoice choose(std::span<const float> logits, std::int64_t index,
-                                           std::int64_t position) = 0;
+  [[nodiscard]] virtual TokenChoice choose(const TokenScores& scores, std::int64_t index, std::int64_t position) = 0;
+  // False when the best token is all it looks at: then a backend need not hand out the logits.
+  [[nodiscard]] virtual bool needs_logits() const = 0;
   // True when nothing may follow after `produced` tokens whatever the text says (a forced text has ended).
   [[nodiscard]] virtual bool exhausted(std::int64_t produced) const = 0;
   // True when an end-of-text token ends the generation (a forced text goes on to its own end).

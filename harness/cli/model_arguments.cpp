@@ -1,7 +1,7 @@
 #include "harness/cli/model_arguments.h"
 
 #include "base/json_reader.h"
-#include "engine/cpu/cpu_backend.h"
+#include "engine/backends/make_backend.h"
 
 namespace tare::harness {
 
@@ -23,7 +23,7 @@ engine::EngineOptions ModelArguments::options() const {
 OpenModel open_model(const std::string& model, const engine::EngineOptions& options) {
   OpenModel opened;
   opened.checkpoint = engine::open_checkpoint(model);
-  opened.backend = engine::make_cpu_backend(*opened.checkpoint, options);
+  opened.backend = engine::make_backend(*opened.checkpoint, options);
   return opened;
 }
 

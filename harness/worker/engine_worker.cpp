@@ -16,8 +16,8 @@
 #include "base/error.h"
 #include "engine/backend/backend.h"
 #include "engine/backend/options.h"
+#include "engine/backends/make_backend.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/cpu/cpu_backend.h"
 #include "engine/decode/session.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "harness/environment/build_info.h"
@@ -126,7 +126,7 @@ class EngineWorker {
     engine::apply_options(options, call.options, "options");
     if (!call.cores.empty()) pin_to(call.cores);
     auto checkpoint = engine::open_checkpoint(call.model);
-    backend_ = engine::make_cpu_backend(*checkpoint, options);
+    backend_ = engine::make_backend(*checkpoint, options);
     checkpoint_ = std::move(checkpoint);
     const std::filesystem::path tokenizer = std::filesystem::path(call.model) / "tokenizer.json";
     if (std::filesystem::exists(tokenizer)) tokenizer_ = engine::Tokenizer::from_file(tokenizer);
@@ -142,7 +142,7 @@ class EngineWorker {
 
   EncodeReply encode(const EncodeCall& call) const {
     if (!backend_) throw input_error("call", "'encode' before 'open'");
-    if (!tokenizer_) throw input_error("model", "has no tokenizer.json", "give the replay texts as token ids");
+    if (!tokenizer_) throw input_error("model", "has no tokenizer.json", "give prompts or replay texts as token ids");
     EncodeReply reply;
     for (const std::string& text : call.texts) reply.tokens.push_back(tokenizer_->encode(text));
     return reply;

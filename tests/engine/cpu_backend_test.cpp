@@ -1,10 +1,12 @@
 // The CPU backend's contract: quantised weights, errors, capacity, the byte account.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "base/error.h"
+#include "engine/backend/argmax.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/packed_matrix.h"
 #include "engine/formats/weight_groups.h"
@@ -47,8 +49,9 @@ void dequantize(std::vector<float>& rows, std::size_t columns, int most_code) {
 }
 
 TEST(CpuBackend, QuantisedWeightsGiveTheLogitsOfTheirDequantisedValues) {
-  for (const auto& [format, most_code] :
-       {std::pair{WeightFormat::kQ8, kQ8MostCode}, {WeightFormat::kQ4, kQ4MostCode}}) {
+  for (const auto& [format, most_code] : {std::pair{WeightFormat::kQ8, kQ8MostCode},
+                                          {WeightFormat::kQ4, kQ4MostCode},
+                                          {WeightFormat::kQ3, kQ3MostCode}}) {
     const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(fixture("hybrid-headdim256").string());
     const std::vector<std::int32_t> text = Golden(fixture("hybrid-headdim256") / "golden-97.safetensors").tokens;
     const std::span<const std::int32_t> tokens = std::span(text).first(40);
@@ -157,6 +160,8 @@ TEST(CpuBackend, NaNWeightsAreRefusedByName) {
     const ErrorParts error = error_of([&] { static_cast<void>(make_cpu_backend(checkpoint, exact_options())); });
     EXPECT_EQ(error.kind, ErrorKind::kInput);
     EXPECT_THAT(error.where + error.what, testing::HasSubstr(name));
+    EXPECT_THAT(error.what,
+                testing::HasSubstr(fmt::format("element {} is NaN", checkpoint.tensor(name).element_count() - 1)));
   }
 }
 
@@ -181,6 +186,23 @@ TEST(CpuBackend, BadTokensAndFullCachesAreRefusedAndChangeNothing) {
   EXPECT_NO_THROW(backend->verify(last));
   backend->commit(2);
   EXPECT_EQ(backend->frontier(), backend->capacity());
+}
+
+TEST(CpuBackend, VerifyHandsOutWhatIsAskedForAndAlwaysTheBest) {
+  const std::unique_ptr<Backend> backend = open_backend("hybrid-small", exact_options());
+  const std::vector<std::int32_t> tokens = {1, 2, 3};
+  backend->prefill(tokens);
+  const VerifyOutput all = backend->verify(tokens, {.logits = true, .hidden = true});
+  const std::size_t vocab = all.logits.size() / tokens.size();
+  EXPECT_EQ(static_cast<std::int64_t>(vocab), backend->config().vocab_size);
+  EXPECT_EQ(static_cast<std::int64_t>(all.hidden.size()), 3 * backend->config().hidden_size);
+  std::vector<std::int32_t> best;
+  for (std::size_t i = 0; i < tokens.size(); ++i) best.push_back(argmax(all.logits.subspan(i * vocab, vocab)));
+  EXPECT_THAT(all.best, testing::ElementsAreArray(best));
+  const VerifyOutput none = backend->verify(tokens, {.logits = false, .hidden = false});
+  EXPECT_THAT(none.best, testing::ElementsAreArray(best));
+  EXPECT_TRUE(none.logits.empty());
+  EXPECT_TRUE(none.hidden.empty());
 }
 
 TEST(CpuBackend, CommitWithoutAVerifyIsRefused) {
@@ -233,7 +255,7 @@ TEST(CpuBackend, LogitsThatAreNotFiniteAreReportedWithTheirPosition) {
 }
 
 TEST(CpuBackend, TheInventoryCountsWhatTheKernelsRead) {
-  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ4}) {
+  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ4, WeightFormat::kQ3}) {
     EngineOptions options = exact_options();
     options.weights.format = format;
     options.kv.key = options.kv.value = CacheFormat::kBF16;
@@ -270,6 +292,35 @@ TEST(CpuBackend, TheInventoryCountsWhatTheKernelsRead) {
     EXPECT_GT(backend->inventory(200, 1).bytes_per_round(), inventory.bytes_per_round());
     EXPECT_GT(backend->inventory(100, 8).bytes_per_round(), inventory.bytes_per_round());
   }
+}
+
+TEST(CpuBackend, Q3StreamsQ4sBytesAndSaysSo) {
+  EngineOptions options = exact_options();
+  const auto head_of = [&](WeightFormat format) {
+    options.weights.format = format;
+    const WeightInventory inventory = open_backend("hybrid-headdim256", options)->inventory(0, 1);
+    for (const InventoryEntry& entry : inventory.entries)
+      if (entry.tensor == "layers.0.mlp.down_proj.weight") return entry;
+    return InventoryEntry{};
+  };
+  const InventoryEntry three = head_of(WeightFormat::kQ3);
+  EXPECT_EQ(three.format, "q3 in the words of q4");
+  EXPECT_EQ(three.bytes_per_round, head_of(WeightFormat::kQ4).bytes_per_round);
+  EXPECT_GT(three.bytes_per_round, 0U);
+}
+
+TEST(CpuBackend, Fp8WeightsNeedCuda) {
+  EngineOptions options = exact_options();
+  options.weights.overrides = {{TensorClass::kMlp, 0, 1, WeightFormat::kQ8},
+                               {TensorClass::kHead, 0, 0, WeightFormat::kFP8}};
+  const ErrorParts in_override = error_of([&] { open_backend("hybrid-small", options); });
+  EXPECT_EQ(in_override.kind, ErrorKind::kInput);
+  EXPECT_EQ(in_override.where, "weights.overrides[1].format");
+  options.weights.overrides.clear();
+  options.weights.format = WeightFormat::kFP8;
+  const ErrorParts everywhere = error_of([&] { open_backend("hybrid-small", options); });
+  EXPECT_EQ(everywhere.where, "weights.format");
+  EXPECT_EQ(everywhere.what, "fp8 needs backend cuda");
 }
 
 }  // namespace

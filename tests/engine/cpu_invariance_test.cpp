@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "engine/backend/argmax.h"
 #include "engine/cpu/kernels.h"
 #include "tests/engine/cpu_fixture.h"
 
@@ -71,6 +72,8 @@ class CpuInvariance : public testing::TestWithParam<Variant> {
   }
 };
 
+constexpr VerifyRequest kAll{.logits = true, .hidden = true};
+
 INSTANTIATE_TEST_SUITE_P(Variants, CpuInvariance, testing::ValuesIn(variants()),
                          [](const auto& info) { return info.param.name; });
 
@@ -97,7 +100,7 @@ TEST_P(CpuInvariance, VerifyOfAnyWidthEqualsOneTokenAtATime) {
   std::vector<std::vector<float>> expected;
   std::vector<std::vector<float>> expected_hidden;
   for (std::size_t t = 0; t < 80; ++t) {
-    const VerifyOutput output = single->verify(std::span(text).subspan(kPast + t, 1));
+    const VerifyOutput output = single->verify(std::span(text).subspan(kPast + t, 1), kAll);
     expected.emplace_back(output.logits.begin(), output.logits.end());
     expected_hidden.emplace_back(output.hidden.begin(), output.hidden.end());
     single->commit(1);
@@ -105,11 +108,12 @@ TEST_P(CpuInvariance, VerifyOfAnyWidthEqualsOneTokenAtATime) {
   const std::unique_ptr<Backend> wide = open(64);
   wide->prefill(std::span(text).first(kPast));
   for (const std::size_t width : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 80}) {
-    const VerifyOutput output = wide->verify(std::span(text).subspan(kPast, width));
+    const VerifyOutput output = wide->verify(std::span(text).subspan(kPast, width), kAll);
     for (std::size_t t = 0; t < width; ++t) {
       const std::size_t vocab = expected[t].size();
       const std::size_t hidden = expected_hidden[t].size();
       ASSERT_TRUE(same_bits(output.logits.subspan(t * vocab, vocab), expected[t])) << "T=" << width << " row " << t;
+      ASSERT_EQ(output.best[t], argmax(expected[t])) << "T=" << width << " row " << t;
       ASSERT_TRUE(same_bits(output.hidden.subspan(t * hidden, hidden), expected_hidden[t]));
     }
     wide->commit(0);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "engine/backend/argmax.h"
 #include "engine/backend/backend.h"
 
 namespace tare::engine {
@@ -33,13 +34,16 @@ class FakeBackend final : public Backend {
     return logits_;
   }
   using Backend::prefill;
-  VerifyOutput verify(std::span<const std::int32_t> tokens) override {
+  using Backend::verify;
+  VerifyOutput verify(std::span<const std::int32_t> tokens, const VerifyRequest& request) override {
     if (!pending_.empty()) throw std::logic_error("verify before commit");
     pending_.assign(tokens.begin(), tokens.end());
     std::vector<std::int32_t> all = absorbed_;
     all.insert(all.end(), pending_.begin(), pending_.end());
     fill(all);
-    return {logits_, {}};
+    last_request_ = request;
+    best_ = argmax(logits_);
+    return {std::span(&best_, 1), request.logits ? std::span<const float>(logits_) : std::span<const float>(), {}};
   }
   void commit(int count) override {
     absorbed_.insert(absorbed_.end(), pending_.begin(), pending_.begin() + count);
@@ -51,9 +55,11 @@ class FakeBackend final : public Backend {
   }
   // What the inventory says a round reads; it reads nothing.
   void claim_bytes(std::uint64_t bytes) { claimed_bytes_ = bytes; }
+  std::vector<LaunchRecord> launches(std::int64_t) const override { return {}; }
   Json description() const override { return Json::object(); }
 
   const std::vector<std::int32_t>& absorbed() const { return absorbed_; }
+  const VerifyRequest& last_request() const { return last_request_; }
 
  private:
   ModelConfig config_;
@@ -63,6 +69,8 @@ class FakeBackend final : public Backend {
   std::vector<std::int32_t> absorbed_;
   std::vector<std::int32_t> pending_;
   std::vector<float> logits_;
+  std::int32_t best_ = 0;
+  VerifyRequest last_request_;
 
   // Normal numbers keyed by the last tokens, so that the text depends on what was really absorbed.
   void fill(const std::vector<std::int32_t>& tokens) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "engine/backend/argmax.h"
 #include "engine/decode/token_policy.h"
 
 namespace tare::engine {
@@ -100,11 +101,11 @@ TEST(SampledPolicy, DrawsByPromptAndPositionOnly) {
   const auto first = make_sampled_policy(1.0, 9, "12");
   const auto second = make_sampled_policy(1.0, 9, "12");
   const auto other = make_sampled_policy(1.0, 9, "13");
-  const std::int32_t at_5 = first->choose(flat, 0, 5).natural;
-  (void)second->choose(flat, 0, 77);
-  EXPECT_EQ(second->choose(flat, 1, 5).natural, at_5);
-  EXPECT_NE(first->choose(flat, 1, 6).natural, at_5);
-  EXPECT_NE(other->choose(flat, 0, 5).natural, at_5);
+  const std::int32_t at_5 = first->choose({0, flat}, 0, 5).natural;
+  (void)second->choose({0, flat}, 0, 77);
+  EXPECT_EQ(second->choose({0, flat}, 1, 5).natural, at_5);
+  EXPECT_NE(first->choose({0, flat}, 1, 6).natural, at_5);
+  EXPECT_NE(other->choose({0, flat}, 0, 5).natural, at_5);
   EXPECT_THROW((void)make_sampled_policy(0.0, 1, "x"), Error);
 }
 

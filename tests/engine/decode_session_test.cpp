@@ -120,6 +120,23 @@ TEST(Session, PerturbationChangesTokensButNothingElse) {
   EXPECT_EQ(rough.tokens.size(), 20U);
 }
 
+TEST(Session, AsksForLogitsOnlyWhenSomethingLooksAtThem) {
+  const std::vector<std::int32_t> text = {4, 5, 6};
+  const auto asked = [&](std::unique_ptr<TokenPolicy> policy, const EngineOptions& options) {
+    FakeBackend backend(50, 100, options);
+    (void)run(backend, std::move(policy), 3);
+    EXPECT_FALSE(backend.last_request().hidden);
+    return backend.last_request().logits;
+  };
+  EngineOptions rounding;
+  rounding.perturb = {PerturbPlace::kLogits, 20};
+  EXPECT_FALSE(asked(make_greedy_policy(), {}));
+  EXPECT_FALSE(asked(make_forced_policy(text, make_greedy_policy()), {}));
+  EXPECT_TRUE(asked(make_sampled_policy(0.8, 5, "p"), {}));
+  EXPECT_TRUE(asked(make_forced_policy(text, make_sampled_policy(0.8, 5, "p")), {}));
+  EXPECT_TRUE(asked(make_greedy_policy(), rounding));
+}
+
 TEST(Session, RefusesEmptyPromptsNoTokensAndPromptsThatDoNotFit) {
   FakeBackend backend(50, 2);
   const auto policy = make_greedy_policy();

@@ -80,7 +80,7 @@ std::vector<Room> rooms_of_tare() {
   std::vector<Room> rooms = {{base, {}}, {"stats", {base}}};
   // Inside engine: each may include those before it.
   std::vector<std::string> below = {base};
-  for (const char* name : {"formats", "checkpoint", "tokenizer", "backend", "cpu", "cuda", "decode"}) {
+  for (const char* name : {"formats", "checkpoint", "tokenizer", "backend", "cpu", "cuda", "backends", "decode"}) {
     const std::string folder = std::string("engine/") + name;
     rooms.push_back({folder, below});
     if (folder == "engine/cuda") std::erase(rooms.back().may_include, "engine/cpu");  // backends do not know each other
