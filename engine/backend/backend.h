@@ -40,6 +40,7 @@ struct VerifyOutput {
   std::span<const std::int32_t> best;  // [T], of every row the token with the largest logit, ties to the lowest id
   std::span<const float> logits;       // [T, vocab_size], FP32; empty unless asked for
   std::span<const float> hidden;       // [T, hidden_size] after the final norm, FP32; empty unless asked for
+  std::int64_t spun_ns = 0;            // what handicap.place kernel really spun within the pass
 };
 
 class Backend {

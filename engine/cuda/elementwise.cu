@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(kEmbedThreads)
   if (block == 0 && threadIdx.x < kMostRoundTokens) {
     keys->best[threadIdx.x] = 0;
     keys->fault[threadIdx.x] = 0;
+    keys->spun_ns = 0;
   }
   __syncthreads();
   embed_row(embedding, token, hidden, x + static_cast<std::int64_t>(block) * hidden);
@@ -167,6 +168,7 @@ __global__ void end_round_kernel(const RoundKeys* keys, int tokens, volatile Rou
   if (token >= tokens) return;
   host->best[token] = static_cast<std::int32_t>(~static_cast<std::uint32_t>(keys->best[token] & 0xFFFF'FFFFULL));
   host->fault[token] = keys->fault[token];
+  if (token == 0) host->spun_ns = static_cast<std::int64_t>(keys->spun_ns);
 }
 
 __global__ void empty_keys_kernel(RoundKeys* keys) {
@@ -174,6 +176,7 @@ __global__ void empty_keys_kernel(RoundKeys* keys) {
   ptx::wait_for_preceding_grid();
   keys->best[threadIdx.x] = 0;
   keys->fault[threadIdx.x] = 0;
+  keys->spun_ns = 0;
 }
 
 __device__ __forceinline__ std::uint64_t global_timer_ns() {
@@ -182,11 +185,12 @@ __device__ __forceinline__ std::uint64_t global_timer_ns() {
   return now;
 }
 
-__global__ void spin_kernel(std::uint64_t ns) {
+__global__ void spin_kernel(std::uint64_t ns, RoundKeys* keys) {
   ptx::wait_for_preceding_grid();
   const std::uint64_t start = global_timer_ns();
-  while (global_timer_ns() - start < ns) {
-  }
+  std::uint64_t spun = 0;
+  while (spun < ns) spun = global_timer_ns() - start;
+  keys->spun_ns = spun;
 }
 
 }  // namespace
@@ -234,8 +238,8 @@ void launch_empty_keys(RoundKeys* keys, const CudaLaunch& launch) {
   launch_kernel("empty_keys", empty_keys_kernel, {.blocks = 1, .threads = kMostRoundTokens}, launch, keys);
 }
 
-void launch_spin(std::int64_t ns, const CudaLaunch& launch) {
-  launch_kernel("spin", spin_kernel, {.blocks = 1, .threads = 1}, launch, static_cast<std::uint64_t>(ns));
+void launch_spin(std::int64_t ns, RoundKeys* keys, const CudaLaunch& launch) {
+  launch_kernel("spin", spin_kernel, {.blocks = 1, .threads = 1}, launch, static_cast<std::uint64_t>(ns), keys);
 }
 
 }  // namespace tare::engine

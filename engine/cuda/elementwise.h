@@ -14,11 +14,13 @@ namespace tare::engine {
 struct RoundKeys {
   unsigned long long best[kMostRoundTokens];
   std::int32_t fault[kMostRoundTokens];
+  unsigned long long spun_ns;  // by launch_spin
 };
 // The same as the host reads it.
 struct RoundOutcome {
   std::int32_t best[kMostRoundTokens];
   std::int32_t fault[kMostRoundTokens];
+  std::int64_t spun_ns;
 };
 
 // Starts a round: copies `host` (mapped host memory) to `control`, empties the keys, and writes the embedding's rows of
@@ -57,7 +59,8 @@ void launch_end_round(const RoundKeys* keys, int tokens, RoundOutcome* host, con
 // Empties the keys (what launch_begin_round does for rounds).
 void launch_empty_keys(RoundKeys* keys, const CudaLaunch& launch);
 
-// An instrument: one thread spins for `ns` nanoseconds of the GPU's global timer.
-void launch_spin(std::int64_t ns, const CudaLaunch& launch);
+// An instrument: one thread spins until the GPU's global timer has moved by `ns` nanoseconds, and writes by how much it
+// did to keys->spun_ns.
+void launch_spin(std::int64_t ns, RoundKeys* keys, const CudaLaunch& launch);
 
 }  // namespace tare::engine

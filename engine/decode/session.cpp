@@ -18,9 +18,9 @@ std::int64_t nanoseconds(Clock::duration duration) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
 }
 
-// Spins the handicap's cost and returns what was really spun.
+// Spins the host's handicap and returns what was really spun.
 std::int64_t spin(const EngineOptions::Handicap& handicap, Clock::time_point round_start) {
-  if (handicap.place == HandicapPlace::kNone) return 0;
+  if (handicap.place != HandicapPlace::kHost) return 0;
   const Clock::time_point start = Clock::now();
   const double share_ns = handicap.share * static_cast<double>(nanoseconds(start - round_start));
   const auto target = std::chrono::nanoseconds(handicap.ns + static_cast<std::int64_t>(share_ns));
@@ -130,7 +130,7 @@ Generation generate(Backend& backend, std::span<const std::int32_t> prompt, Toke
     const TokenScores scores = perturbation.apply({output.best.front(), output.logits});
     const TokenChoice choice = policy.choose(scores, index, prompt_tokens + index);
     backend.commit(1);
-    const std::int64_t spun_ns = spin(options.handicap, round_start);
+    const std::int64_t spun_ns = output.spun_ns + spin(options.handicap, round_start);
     const Clock::time_point round_end = Clock::now();
     record(choice);
     result.rounds.push_back({nanoseconds(round_end - round_start), spun_ns, 1});

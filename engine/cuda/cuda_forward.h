@@ -1,0 +1,98 @@
+// One pass of tokens through the model on the GPU: the order of the launches and the memory they work in.
+//
+// A round (1 to 32 tokens) keeps everything that changes in RoundControl, so that its launches can be captured once and
+// replayed; a prefill chunk is launched with its numbers. docs/method/model.md has the formulas.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "engine/backend/options.h"
+#include "engine/cuda/cuda_device.h"
+#include "engine/cuda/elementwise.h"
+#include "engine/cuda/model_weights.h"
+#include "engine/cuda/prefill_product.h"
+
+namespace tare::engine {
+
+// Called between launches with the residual stream before layer `layer`, [tokens][hidden] in device memory; outside
+// graphs only.
+using LayerCallback = std::function<void(std::int64_t layer, const float* x)>;
+
+struct CudaRound {
+  int tokens = 0;                  // 1..32
+  std::int64_t context_bound = 0;  // of attention_bound
+  LayerCallback on_layer;          // may be empty
+};
+
+class CudaForward {
+ public:
+  // Sizes of everything that will be allocated beside the weights, by part, without allocating.
+  [[nodiscard]] static std::vector<MemoryPart> plan(const ModelConfig& config, const EngineOptions& options,
+                                                    std::int64_t capacity, const CudaDevice& device);
+
+  CudaForward(const ModelConfig& config, const EngineOptions& options, std::int64_t capacity, const CudaDevice& device,
+              const CudaModelWeights& weights, cudaStream_t stream);
+
+  void reset();
+  // Launches a round into `launch.stream`: begin_round from `host`, the layers, logits, end_round into `outcome` (both
+  // mapped host memory). Leaves logits [tokens][vocab] and normed [tokens][hidden].
+  void launch_round(const CudaRound& round, const RoundControl* host, RoundOutcome* outcome, CudaLaunch launch);
+  // Launches one prefill chunk: tokens [count] in device memory at positions frontier.., `control` set by the caller
+  // with half and pending. Leaves x, of which launch_prefill_logits makes logits.
+  void launch_prefill(const std::int32_t* tokens, int count, std::int64_t frontier, const LayerCallback& on_layer,
+                      CudaLaunch launch);
+  // Final norm, head, keys for rows first .. first + count - 1 (count <= 32) of the last prefill chunk: logits
+  // [count][vocab], normed [count][hidden].
+  void launch_prefill_logits(int first, int count, CudaLaunch launch);
+
+  [[nodiscard]] RoundControl* control() const { return control_.as<RoundControl>(); }
+  [[nodiscard]] RoundKeys* keys() const { return keys_.as<RoundKeys>(); }
+  [[nodiscard]] std::int32_t* prefill_tokens() const { return prefill_tokens_.as<std::int32_t>(); }
+  [[nodiscard]] const float* logits() const { return logits_.as<float>(); }
+  [[nodiscard]] const float* normed() const { return normed_.as<float>(); }
+  [[nodiscard]] bool exact() const { return options_.activations.format == ActivationFormat::kFP32; }
+
+  struct Layer {
+    std::optional<CudaGdnCache> gdn;
+    std::optional<CudaKeyValueCache> attention;
+  };
+  [[nodiscard]] const std::vector<Layer>& layers() const { return layers_; }
+
+ private:
+  // What the launches of one pass share.
+  struct Pass {
+    int tokens = 0;
+    bool prefill = false;
+    std::int64_t context_bound = 0;  // rounds
+    std::int64_t frontier = 0;       // prefill
+    CudaLaunch launch;
+  };
+  enum class OperandKind { kNormed, kMixed, kActivated };
+
+  const ModelConfig& config_;
+  const EngineOptions& options_;
+  const CudaModelWeights& weights_;
+  CudaDevice device_;
+  ProductSettings settings_;
+  std::vector<Layer> layers_;
+  std::unique_ptr<PrefillProducts> products_;
+  DeviceBuffer cosines_, sines_;
+  DeviceBuffer control_, keys_, prefill_tokens_;
+  DeviceBuffer x_, normed_, logits_, results_, gate_results_, workspace_;
+  DeviceBuffer row_operand_;          // prefill, and everything when exact
+  std::vector<DeviceBuffer> panels_;  // [kind][width 8, 16, 32]
+
+  [[nodiscard]] Operand operand(const Pass& pass, OperandKind kind, const WeightMatrix& reader) const;
+  ProductResult multiply(const Pass& pass, const CudaProjection& projection, const Operand& operand,
+                         const SideRows& side) const;
+  void norm(const Pass& pass, const ProductResult& increment, const DeviceBuffer& gain, const Operand& out,
+            float* normed) const;
+  ProductResult run_layers(const Pass& pass, const LayerCallback& on_layer) const;
+  ProductResult run_gdn(const Pass& pass, std::int64_t layer, const Operand& input) const;
+  ProductResult run_attention(const Pass& pass, std::int64_t layer, const Operand& input) const;
+  [[nodiscard]] L2Fill fill_of(const CudaProjection& projection) const;
+  void copy_rope();
+};
+
+}  // namespace tare::engine

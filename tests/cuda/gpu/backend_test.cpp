@@ -1,0 +1,277 @@
+// The CUDA backend as a whole: against Hugging Face's goldens, against the CPU backend, and against itself at other
+// widths.
+#include "engine/cuda/cuda_backend.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "base/error.h"
+#include "engine/cuda/operand.h"
+#include "tests/cuda/gpu/gpu_test.h"
+#include "tests/engine/cpu_fixture.h"
+
+namespace tare::engine::test {
+namespace {
+
+enum class Numbers { kExact, kBF16 };  // FP32 activations and caches, or what rounds run with
+
+EngineOptions cuda_options(Numbers numbers, GdnForm form = GdnForm::kRecurrent) {
+  EngineOptions options;
+  options.backend = BackendKind::kCuda;
+  options.context = 512;
+  options.gdn.form = form;
+  options.activations.format = numbers == Numbers::kExact ? ActivationFormat::kFP32 : ActivationFormat::kBF16;
+  options.kv.key = options.kv.value = numbers == Numbers::kExact ? CacheFormat::kFP32 : CacheFormat::kBF16;
+  return options;
+}
+
+std::unique_ptr<Backend> open_cuda(const std::string& model, const EngineOptions& options) {
+  return make_cuda_backend(*open_checkpoint(model), options);
+}
+std::string headdim256() {
+  return fixture("hybrid-headdim256").string();
+}
+
+double relative(std::span<const float> a, std::span<const float> b) {
+  double difference = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double gap = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    difference += gap * gap;
+    size += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  }
+  return a.size() == b.size() ? std::sqrt(difference / size) : std::numeric_limits<double>::infinity();
+}
+
+struct Parity {
+  Numbers numbers;
+  GdnForm form;
+  const char* golden;
+  double logits;  // most relative error
+};
+
+class CudaParity : public HopperTest, public ::testing::WithParamInterface<Parity> {};
+
+// The bounds: 1e-3 with FP32 activations, 1e-2 in BF16 compute. Exact differs by FP32 rounding alone.
+INSTANTIATE_TEST_SUITE_P(Goldens, CudaParity,
+                         ::testing::Values(Parity{Numbers::kExact, GdnForm::kRecurrent, "golden-97.safetensors", 1e-5},
+                                           Parity{Numbers::kExact, GdnForm::kChunked, "golden-97.safetensors", 1e-5},
+                                           Parity{Numbers::kExact, GdnForm::kRecurrent, "golden-261.safetensors", 1e-5},
+                                           Parity{Numbers::kBF16, GdnForm::kRecurrent, "golden-97.safetensors", 1e-2},
+                                           Parity{Numbers::kBF16, GdnForm::kChunked, "golden-261.safetensors", 1e-2}));
+
+TEST_P(CudaParity, PrefillEqualsTheGoldens) {
+  const std::unique_ptr<Backend> backend = open_cuda(headdim256(), cuda_options(GetParam().numbers, GetParam().form));
+  const Golden golden(fixture("hybrid-headdim256") / GetParam().golden);
+  const Captured captured = capture_prefill(*backend, golden.tokens);
+  const double error = relative(captured.logits, golden.floats("logits"));
+  std::cout << "[          ] relative error of the logits " << error << "\n";
+  EXPECT_LE(error, GetParam().logits);
+  for (std::size_t layer = 0; layer < captured.hidden.size(); ++layer) {
+    const std::string name = "hidden." + std::to_string(layer);
+    if (!golden.file.has(name)) continue;
+    EXPECT_LE(relative(captured.hidden[layer], golden.floats(name)), GetParam().logits) << name;
+  }
+}
+
+TEST_P(CudaParity, RoundsOfAnyWidthEqualTheGoldens) {
+  const Golden golden(fixture("hybrid-headdim256") / GetParam().golden);
+  const std::vector<float> expected = golden.floats("logits");
+  const auto vocab = expected.size() / golden.tokens.size();
+  const std::unique_ptr<Backend> backend = open_cuda(headdim256(), cuda_options(GetParam().numbers, GetParam().form));
+  for (const std::size_t width : {std::size_t{1}, std::size_t{7}, std::size_t{16}, std::size_t{32}}) {
+    backend->reset();
+    backend->prefill(std::span(golden.tokens).first(5));
+    std::vector<float> logits;
+    for (std::size_t begin = 5; begin < golden.tokens.size(); begin += width) {
+      const std::size_t count = std::min(width, golden.tokens.size() - begin);
+      const VerifyOutput output = backend->verify(std::span(golden.tokens).subspan(begin, count));
+      logits.insert(logits.end(), output.logits.begin(), output.logits.end());
+      for (std::size_t i = 0; i < count; ++i)
+        ASSERT_EQ(output.best[i], greedy(output.logits.subspan(i * vocab, vocab))) << "position " << begin + i;
+      backend->commit(static_cast<int>(count));
+    }
+    const double error = relative(logits, std::span(expected).subspan(5 * vocab));
+    EXPECT_LE(error, GetParam().logits) << "width " << width;
+  }
+}
+
+TEST_F(HopperTest, FortyGreedyTokensFollow) {
+  const std::unique_ptr<Backend> backend = open_cuda(headdim256(), cuda_options(Numbers::kExact));
+  const Golden golden(fixture("hybrid-headdim256") / "golden-97.safetensors");
+  std::int32_t token = greedy(backend->prefill(golden.tokens));
+  std::vector<std::int32_t> produced = {token};
+  while (produced.size() < 40) {
+    token = backend->verify(std::span(&token, 1), {.logits = false}).best.front();
+    backend->commit(1);
+    produced.push_back(token);
+  }
+  EXPECT_THAT(produced, testing::ElementsAreArray(integers(golden.file.tensor("greedy_ids"))));
+}
+
+// A verify of T tokens of which m are committed, at random, leaves the caches as the straight sequence: bit for bit in
+// the recurrent form, whose operations do not depend on the cut.
+TEST_F(HopperTest, AnyCutIntoRoundsLeavesTheSameBits) {
+  for (const Numbers numbers : {Numbers::kExact, Numbers::kBF16}) {
+    const std::unique_ptr<Backend> backend = open_cuda(headdim256(), cuda_options(numbers));
+    const Golden golden(fixture("hybrid-headdim256") / "golden-261.safetensors");
+    const auto vocab = static_cast<std::size_t>(backend->config().vocab_size);
+    backend->prefill(std::span(golden.tokens).first(3));
+    std::vector<float> straight;
+    for (std::size_t at = 3; at < golden.tokens.size(); ++at) {
+      const VerifyOutput output = backend->verify(std::span(golden.tokens).subspan(at, 1));
+      straight.insert(straight.end(), output.logits.begin(), output.logits.end());
+      backend->commit(1);
+    }
+    const std::vector<float> straight_state = backend->recurrent_state(0);
+
+    backend->reset();
+    backend->prefill(std::span(golden.tokens).first(3));
+    Philox random(4);
+    std::size_t at = 3;
+    while (at < golden.tokens.size()) {
+      const std::size_t left = golden.tokens.size() - at;
+      const std::size_t width = std::min<std::size_t>(1 + random.below(32), left);
+      // Beyond the part that will be committed the tokens are others: nothing of them may remain.
+      const std::size_t kept = random.below(width + 1);
+      std::vector<std::int32_t> tokens(golden.tokens.begin() + static_cast<std::ptrdiff_t>(at),
+                                       golden.tokens.begin() + static_cast<std::ptrdiff_t>(at + width));
+      for (std::size_t i = kept; i < width; ++i) tokens[i] = static_cast<std::int32_t>(random.below(vocab));
+      const VerifyOutput output = backend->verify(tokens);
+      for (std::size_t i = 0; i < kept; ++i) {
+        const auto row = output.logits.subspan(i * vocab, vocab);
+        ASSERT_TRUE(same_bits(row, std::span(straight).subspan((at - 3 + i) * vocab, vocab)))
+            << "position " << at + i << " in a round of " << width;
+      }
+      backend->commit(static_cast<int>(kept));
+      at += kept;
+    }
+    EXPECT_TRUE(same_bits(backend->recurrent_state(0), straight_state));
+    EXPECT_EQ(backend->frontier(), static_cast<std::int64_t>(golden.tokens.size()));
+    // The control: one token more is seen.
+    const std::int32_t token = 1;
+    backend->verify(std::span(&token, 1));
+    backend->commit(1);
+    EXPECT_FALSE(same_bits(backend->recurrent_state(0), straight_state));
+  }
+}
+
+TEST_F(HopperTest, SwitchesOfTheLaunchChangeNoBits) {
+  const Golden golden(fixture("hybrid-headdim256") / "golden-97.safetensors");
+  const auto logits_with = [&](const std::function<void(EngineOptions&)>& change) {
+    EngineOptions options = cuda_options(Numbers::kBF16);
+    options.weights.format = WeightFormat::kQ4;
+    change(options);
+    const std::unique_ptr<Backend> backend = open_cuda(headdim256(), options);
+    backend->prefill(std::span(golden.tokens).first(20));
+    std::vector<float> logits;
+    for (std::size_t at = 20; at + 9 < golden.tokens.size(); at += 9) {
+      const VerifyOutput output = backend->verify(std::span(golden.tokens).subspan(at, 9));
+      logits.insert(logits.end(), output.logits.begin(), output.logits.end());
+      backend->commit(9);
+    }
+    return logits;
+  };
+  const std::vector<float> plain = logits_with([](EngineOptions& o) { o.cuda.graph = o.cuda.programmatic = false; });
+  EXPECT_TRUE(same_bits(plain, logits_with([](EngineOptions& o) { o.cuda.programmatic = false; }))) << "graph";
+  EXPECT_TRUE(same_bits(plain, logits_with([](EngineOptions& o) { o.cuda.graph = false; }))) << "programmatic";
+  for (const std::int64_t trigger : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{4}})
+    EXPECT_TRUE(same_bits(plain, logits_with([&](EngineOptions& o) { o.cuda.trigger = trigger; }))) << trigger;
+  EXPECT_TRUE(same_bits(plain, logits_with([](EngineOptions& o) { o.cuda.l2_fill_mb = 8; }))) << "L2 fill";
+  EXPECT_FALSE(same_bits(plain, logits_with([](EngineOptions& o) { o.weights.format = WeightFormat::kQ3; })));
+}
+
+TEST_F(HopperTest, EveryFormatComesNearTheCpu) {
+  const Golden golden(fixture("hybrid-headdim256") / "golden-97.safetensors");
+  for (const WeightFormat weights :
+       {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ4, WeightFormat::kQ3, WeightFormat::kFP8}) {
+    for (const Numbers numbers : {Numbers::kExact, Numbers::kBF16}) {
+      EngineOptions options = cuda_options(numbers);
+      options.weights.format = weights;
+      const std::unique_ptr<Backend> cuda = open_cuda(headdim256(), options);
+      const Captured on_gpu = capture_prefill(*cuda, golden.tokens);
+      EngineOptions cpu = exact_options();
+      cpu.weights.format = weights;
+      if (weights == WeightFormat::kFP8) cpu.weights.format = WeightFormat::kBF16;  // the CPU has no FP8
+      const Captured expected = capture_prefill(*open_backend("hybrid-headdim256", cpu), golden.tokens);
+      const double error = relative(on_gpu.logits, expected.logits);
+      std::cout << "[          ] " << to_text(weights) << (numbers == Numbers::kExact ? " exact " : " bf16 ") << error
+                << "\n";
+      const double bound = weights == WeightFormat::kFP8 ? 0.2 : numbers == Numbers::kExact ? 1e-5 : 2e-2;
+      EXPECT_LE(error, bound) << to_text(weights);
+    }
+  }
+}
+
+TEST_F(HopperTest, CacheAndStateFormatsComeNear) {
+  const Golden golden(fixture("hybrid-headdim256") / "golden-261.safetensors");
+  const auto logits_with = [&](const std::function<void(EngineOptions&)>& change) {
+    EngineOptions options = cuda_options(Numbers::kExact);
+    change(options);
+    return capture_prefill(*open_cuda(headdim256(), options), golden.tokens).logits;
+  };
+  const std::vector<float> exact = golden.floats("logits");
+  const auto check = [&](const char* name, double bound, const std::function<void(EngineOptions&)>& change) {
+    const double error = relative(logits_with(change), exact);
+    std::cout << "[          ] " << name << " " << error << "\n";
+    EXPECT_LE(error, bound) << name;
+    EXPECT_GT(error, 1e-6) << name << " changed nothing";
+  };
+  check("bf16 caches", 1e-2, [](EngineOptions& o) { o.kv.key = o.kv.value = CacheFormat::kBF16; });
+  check("fp8 caches", 1e-1, [](EngineOptions& o) { o.kv.key = o.kv.value = CacheFormat::kFP8; });
+  check("fp16 state", 1e-2, [](EngineOptions& o) { o.state.recurrent = StateFormat::kFP16; });
+  check("bf16 columns", 1e-2, [](EngineOptions& o) { o.state.convolution = CacheFormat::kBF16; });
+}
+
+TEST_F(GpuTest, ErrorsAreClear) {
+  const auto where_of = [](const EngineOptions& options, const std::string& model) -> std::string {
+    try {
+      open_cuda(model, options);
+    } catch (const Error& error) {
+      std::cout << "[          ] " << error.what() << "\n";
+      return error.parts().where;
+    }
+    return "nothing was thrown";
+  };
+  EngineOptions options = cuda_options(Numbers::kExact);
+  options.cuda.device = 63;
+  EXPECT_EQ(where_of(options, headdim256()), "cuda.device");
+  options.cuda.device = 0;
+  options.activations.format = ActivationFormat::kQ8;
+  EXPECT_EQ(where_of(options, headdim256()), "activations.format");
+  // Told before anything is loaded: 27B in BF16 with a quarter of a million positions of FP32 caches.
+  EngineOptions large;
+  large.backend = BackendKind::kCuda;
+  large.activations.format = ActivationFormat::kFP32;
+  large.kv.key = large.kv.value = CacheFormat::kFP32;
+  large.context = 262144;
+  EXPECT_EQ(where_of(large, "synthetic:27b,layers=512?seed=1"), "backend cuda");
+  EXPECT_THAT(
+      where_of(cuda_options(Numbers::kExact), "synthetic:hidden=256,layers=4,vocab=512,head_dim=40,rotary=8?seed=1"),
+      testing::HasSubstr("head_dim"));
+}
+
+TEST_F(HopperTest, InventoryCountsWhatIsResident) {
+  EngineOptions options = cuda_options(Numbers::kBF16);
+  options.weights.format = WeightFormat::kQ4;
+  const std::unique_ptr<Backend> backend = open_cuda(headdim256(), options);
+  const WeightInventory inventory = backend->inventory(100, 1);
+  EXPECT_GT(inventory.bytes_per_round(AccessPattern::kStream), 0U);
+  EXPECT_GT(inventory.bytes_per_round(AccessPattern::kState), 0U);
+  EXPECT_GT(backend->inventory(200, 1).bytes_per_round(), inventory.bytes_per_round());
+  EXPECT_TRUE(backend->launches(1).empty());
+  backend->prefill(std::vector<std::int32_t>{1, 2, 3});
+  const std::int32_t token = 4;
+  backend->verify(std::span(&token, 1));
+  const std::vector<LaunchRecord> launches = backend->launches(1);
+  EXPECT_GT(launches.size(), 4U * 6U);
+  std::uint64_t weights = 0;
+  for (const LaunchRecord& record : launches)
+    if (record.part.ends_with("_proj.weight") || record.part.ends_with("lm_head.weight")) weights += record.bytes;
+  EXPECT_GT(weights, 0U);
+}
+
+}  // namespace
+}  // namespace tare::engine::test
