@@ -195,15 +195,19 @@ std::uint32_t sixteen_bits(const std::array<std::uint32_t, 4>& block, std::size_
   return (block[lane / 2] >> (16 * (lane % 2))) & 0xFFFFU;
 }
 
+// The random bits of the elements 8 index .. 8 index + 7.
+std::array<std::uint32_t, 4> block_at(const SyntheticRecipe& recipe, std::uint64_t index) {
+  const auto low = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
+  const auto high = [](std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32); };
+  return philox4x32({low(index), high(index), low(recipe.stream), high(recipe.stream)},
+                    {low(recipe.seed), high(recipe.seed)});
+}
+
 // Calls weight(bits) for each element in order and stores what it returns.
 template <typename Weight>
 void fill(std::vector<std::uint16_t>& weights, const SyntheticRecipe& recipe, const Weight& weight) {
-  const auto low = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
-  const auto high = [](std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32); };
   for (std::size_t begin = 0; begin < weights.size(); begin += kValuesABlock) {
-    const std::uint64_t index = begin / kValuesABlock;
-    const auto block = philox4x32({low(index), high(index), low(recipe.stream), high(recipe.stream)},
-                                  {low(recipe.seed), high(recipe.seed)});
+    const auto block = block_at(recipe, begin / kValuesABlock);
     const std::size_t count = std::min(kValuesABlock, weights.size() - begin);
     for (std::size_t lane = 0; lane < count; ++lane) weights[begin + lane] = weight(sixteen_bits(block, lane));
   }
@@ -213,6 +217,10 @@ void fill(std::vector<std::uint16_t>& weights, const SyntheticRecipe& recipe, co
 
 bool is_synthetic(std::string_view model) {
   return model.starts_with(kScheme);
+}
+
+std::uint16_t synthetic_weight(const SyntheticRecipe& recipe, std::uint64_t element) {
+  return draw(recipe, sixteen_bits(block_at(recipe, element / kValuesABlock), element % kValuesABlock));
 }
 
 SyntheticCheckpoint::SyntheticCheckpoint(const std::string& model) : model_(model) {

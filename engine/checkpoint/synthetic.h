@@ -41,6 +41,8 @@ struct SyntheticRecipe {
   TensorRole role = TensorRole::kProjection;
   double scale = 0;  // factor of x in the table above, rounded to float; not of A_log and dt_bias
 };
+// One element as BF16 bits: the definition, an element at a time.
+[[nodiscard]] std::uint16_t synthetic_weight(const SyntheticRecipe& recipe, std::uint64_t element);
 
 class SyntheticCheckpoint final : public Checkpoint {
  public:

@@ -81,6 +81,21 @@ TEST(Synthetic, AWeightIsTheFunctionOfSeedNameAndIndexThatTheHeaderStates) {
   }
 }
 
+TEST(Synthetic, AnElementByItsRecipeIsTheTensorsElementForEveryRole) {
+  const SyntheticCheckpoint model("synthetic:hidden=65,layers=4,vocab=1100,intermediate=33,tied=0?seed=6");
+  for (const char* name :
+       {"embed_tokens.weight", "lm_head.weight", "layers.1.mlp.gate_proj.weight",
+        "layers.0.linear_attn.out_proj.weight", "layers.0.input_layernorm.weight", "layers.0.linear_attn.norm.weight",
+        "layers.0.linear_attn.conv1d.weight", "layers.0.linear_attn.A_log", "layers.0.linear_attn.dt_bias"}) {
+    const Tensor tensor = model.tensor(name);
+    const SyntheticRecipe recipe = model.recipe(name);
+    std::vector<std::uint16_t> expected;
+    for (std::int64_t i = 0; i < tensor.element_count(); ++i)
+      expected.push_back(synthetic_weight(recipe, static_cast<std::uint64_t>(i)));
+    EXPECT_EQ(bytes_text(tensor), raw_bytes(expected)) << name;
+  }
+}
+
 TEST(Synthetic, ARecipeSaysHowATensorIsMadeAndShapesNeedNoMaking) {
   const SyntheticCheckpoint model("synthetic:27b?seed=8");
   const std::string name = "layers.63.mlp.down_proj.weight";

@@ -1,0 +1,52 @@
+// Which tensors lie stacked in which matrix on the device, in which format, and how much room they need.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/backend/options.h"
+#include "engine/checkpoint/model_config.h"
+
+namespace tare::engine {
+
+// Matrices of one input, rows of the first tensor over those of the next.
+struct StackedMatrix {
+  struct Part {
+    std::string name;
+    std::int64_t rows = 0;
+  };
+  std::vector<Part> parts;
+  std::int64_t columns = 0;
+  WeightFormat format = WeightFormat::kBF16;
+
+  [[nodiscard]] std::int64_t rows() const;
+  [[nodiscard]] std::vector<std::string> names() const;
+};
+
+// Of a model's shape and the formats that the options choose. Embedding and gates are plain BF16 rows, the others
+// tiles.
+class WeightPlan {
+ public:
+  WeightPlan(const ModelConfig& config, const EngineOptions& options) : config_(config), options_(options) {}
+
+  [[nodiscard]] StackedMatrix embedding() const;
+  [[nodiscard]] StackedMatrix gdn_input(std::int64_t layer) const;  // in_proj_qkv over in_proj_z
+  [[nodiscard]] StackedMatrix gdn_gates(std::int64_t layer) const;  // in_proj_b over in_proj_a
+  [[nodiscard]] StackedMatrix gdn_output(std::int64_t layer) const;
+  [[nodiscard]] StackedMatrix attention_input(std::int64_t layer) const;  // q_proj over k_proj over v_proj
+  [[nodiscard]] StackedMatrix attention_output(std::int64_t layer) const;
+  [[nodiscard]] StackedMatrix mlp_input(std::int64_t layer) const;  // gate_proj over up_proj
+  [[nodiscard]] StackedMatrix mlp_output(std::int64_t layer) const;
+  [[nodiscard]] StackedMatrix head() const;  // the embedding again when they are tied
+
+  // Device memory through which rows pass on their way, as BF16 or FP32: room for a row block of every matrix in FP32,
+  // more where a matrix has more, up to a limit.
+  [[nodiscard]] std::uint64_t staging_bytes() const;
+
+ private:
+  const ModelConfig& config_;
+  const EngineOptions& options_;
+};
+
+}  // namespace tare::engine
