@@ -56,6 +56,9 @@ struct ProductSettings {
   // The successor's blocks may start when a block has this many unit pairs left to ask for (-1: at once). Late enough
   // that their weights are asked for while this product's last stages are computed, not while it streams.
   int trigger_pairs = -1;
+  // Unit pairs after its first ring that a block pulls into L2 before it waits for the preceding kernel: DRAM's work
+  // while that one ends.
+  int ahead_pairs = 0;
 };
 
 [[nodiscard]] TilePlan product_plan(const WeightMatrix& matrix, const ProductSettings& settings);

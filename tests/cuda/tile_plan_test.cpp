@@ -19,7 +19,7 @@ constexpr int kBlocks[] = {1, 7, 120, 128, 132, 264};
 TEST(TilePlan, EveryPairHasOneOwnerAndRunsDifferByOneAtMost) {
   for (const Shape& shape : kShapes) {
     for (const int blocks : kBlocks) {
-      const TilePlan plan = q4_plan(shape.rows, shape.columns, blocks);
+      const TilePlan plan = cut_tiles(shape.rows, shape.columns, blocks);
       int pair = 0;
       int least = plan.pairs();
       int most = 0;
@@ -42,7 +42,7 @@ TEST(TilePlan, EveryPairHasOneOwnerAndRunsDifferByOneAtMost) {
 TEST(TilePlan, PlanesOfARowBlockAreThoseThatItsOwnersWrite) {
   for (const Shape& shape : kShapes) {
     for (const int blocks : kBlocks) {
-      const TilePlan plan = q4_plan(shape.rows, shape.columns, blocks);
+      const TilePlan plan = cut_tiles(shape.rows, shape.columns, blocks);
       std::vector<std::vector<int>> written(static_cast<std::size_t>(plan.row_blocks));
       for (int block = 0; block < plan.grid; ++block) {
         const int last_row_block = (plan.first_pair(block + 1) - 1) / plan.pairs_a_row_block;

@@ -1,0 +1,104 @@
+#include "engine/cuda/product.h"
+
+#include <cmath>
+#include <string>
+
+#include "base/error.h"
+#include "engine/cuda/cuda_check.h"
+#include "engine/cuda/product_stream.h"
+#include "engine/cuda/tiles.h"
+
+namespace tare::engine {
+namespace {
+
+struct FormatLaunch {
+  void (*launch)(const StreamProduct& product, const CudaLaunch& launch) = nullptr;
+  float sum_factor = 1;  // Format::kSumFactor
+};
+
+FormatLaunch format_launch(WeightFormat format) {
+  constexpr float kSubnormalCodes = 0x1p24F;
+  switch (format) {
+    case WeightFormat::kQ4:
+      return {launch_q4_product, kSubnormalCodes};
+    case WeightFormat::kQ8:
+    case WeightFormat::kQ3:
+    case WeightFormat::kFP8:
+    case WeightFormat::kBF16:
+      break;
+  }
+  throw internal_error("no product of this weight format");
+}
+
+void require_hopper() {
+  int device = 0;
+  int major = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  if (major != 9) {
+    throw Error(ErrorKind::kEnvironment,
+                "the weight products of a round need a Hopper GPU (compute capability 9.0); reference products "
+                "(activations.format fp32) run on any",
+                "product");
+  }
+}
+
+void check(const WeightMatrix& matrix, const Operand& operand, const SideRows& side, const float* planes) {
+  const bool bfloat16 = matrix.format == WeightFormat::kBF16;
+  if (operand.layout != (bfloat16 ? OperandLayout::kBF16Panels : OperandLayout::kFP16Panels)) {
+    throw internal_error("a product's operand has the layout of another weight format");
+  }
+  if (operand.width != 8 && operand.width != 16 && operand.width != 32) {
+    throw internal_error("a product takes 8, 16 or 32 tokens, not " + std::to_string(operand.width));
+  }
+  if (operand.columns != matrix.columns) {
+    throw internal_error("a product's operand has " + std::to_string(operand.columns) + " columns, its weights " +
+                         std::to_string(matrix.columns));
+  }
+  if (matrix.tiles == nullptr || operand.data == nullptr || planes == nullptr ||
+      (side.rows > 0 && (side.weights == nullptr || side.out == nullptr))) {
+    throw internal_error("a product without weights, operand, planes or side rows");
+  }
+}
+
+}  // namespace
+
+TilePlan product_plan(const WeightMatrix& matrix, const ProductSettings& settings) {
+  if (settings.blocks < 1) throw internal_error("a product needs at least one thread block");
+  return cut_tiles(matrix.rows, matrix.columns, settings.blocks);
+}
+
+std::int64_t product_plane_floats(const WeightMatrix& matrix, const ProductSettings& settings, int width) {
+  const TilePlan plan = product_plan(matrix, settings);
+  return plane_floats(plan, width) * plan.most_planes();
+}
+
+ProductResult launch_product(const WeightMatrix& matrix, const Operand& operand, const SideRows& side, float* planes,
+                             const ProductSettings& settings, const CudaLaunch& launch) {
+  check(matrix, operand, side, planes);
+  require_hopper();
+  const FormatLaunch format = format_launch(matrix.format);
+  const float operand_factor = std::ldexp(1.0F, -operand.exponent);
+  const TilePlan plan = product_plan(matrix, settings);
+  const StreamProduct product{.arguments = {.weights = matrix.tiles,
+                                            .operand = operand.data,
+                                            .planes = planes,
+                                            .plan = plan,
+                                            .trigger_pairs = settings.trigger_pairs,
+                                            .ahead_pairs = settings.ahead_pairs,
+                                            .side_weights = side.weights,
+                                            .side_out = side.out,
+                                            .side_rows = side.rows,
+                                            .columns = static_cast<int>(matrix.columns),
+                                            .side_factor = operand_factor},
+                              .width = operand.width};
+  format.launch(product, launch);
+  return {.data = planes,
+          .rows = static_cast<int>(matrix.rows),
+          .width = operand.width,
+          .planes = true,
+          .factor = format.sum_factor * operand_factor,
+          .plan = plan};
+}
+
+}  // namespace tare::engine

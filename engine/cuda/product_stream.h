@@ -1,0 +1,41 @@
+// One launch of a weight product, as product.cpp hands it to the kernels of a format.
+#pragma once
+
+#include <cstddef>
+
+#include "engine/cuda/launch.h"
+#include "engine/cuda/product.h"
+
+namespace tare::engine {
+
+// Kernel argument. weights: the matrix's tiles; operand: its panels; planes: what product_plane_floats counts.
+struct StreamArguments {
+  const std::byte* weights = nullptr;
+  const std::byte* operand = nullptr;
+  float* planes = nullptr;
+  TilePlan plan;
+  int trigger_pairs = -1;  // ProductSettings
+  int ahead_pairs = 0;
+  // Rows beside the product, 16 a thread block, in the thread blocks after the plan's.
+  const std::uint16_t* side_weights = nullptr;
+  float* side_out = nullptr;
+  int side_rows = 0;
+  int columns = 0;
+  float side_factor = 1;
+};
+
+constexpr int kSideRowsABlock = 16;
+
+struct StreamProduct {
+  StreamArguments arguments;
+  int width = 0;
+};
+
+// One function a format, in product_FORMAT.cu; each launches one kernel.
+void launch_q4_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_q8_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_q3_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_fp8_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_bf16_product(const StreamProduct& product, const CudaLaunch& launch);
+
+}  // namespace tare::engine
