@@ -21,11 +21,14 @@ FormatLaunch format_launch(WeightFormat format) {
   switch (format) {
     case WeightFormat::kQ4:
       return {launch_q4_product, kSubnormalCodes};
-    case WeightFormat::kQ8:
     case WeightFormat::kQ3:
+      return {launch_q3_product, kSubnormalCodes};
+    case WeightFormat::kQ8:
+      return {launch_q8_product};
     case WeightFormat::kFP8:
+      return {launch_fp8_product};
     case WeightFormat::kBF16:
-      break;
+      return {launch_bf16_product};
   }
   throw internal_error("no product of this weight format");
 }

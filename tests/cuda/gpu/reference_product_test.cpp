@@ -60,7 +60,8 @@ struct Shape {
   int side_rows;
   std::int64_t row_step;  // compared rows
 };
-constexpr Shape kShapes[] = {{1, 64, 1, 1}, {70, 100, 3, 1}, {256, 128, 16, 1}, {300, 1000, 0, 1}, {1000, 5120, 96, 37}};
+constexpr Shape kShapes[] = {
+    {1, 64, 1, 1}, {70, 100, 3, 1}, {256, 128, 16, 1}, {300, 1000, 0, 1}, {1000, 5120, 96, 37}};
 
 class ReferenceProduct : public test::GpuTest {};
 

@@ -20,17 +20,22 @@ constexpr std::array<WeightFormat, 5> kAllFormats{WeightFormat::kBF16, WeightFor
 
 inline const char* name_of(WeightFormat format) {
   switch (format) {
-    case WeightFormat::kBF16: return "bf16";
-    case WeightFormat::kQ8: return "q8";
-    case WeightFormat::kQ4: return "q4";
-    case WeightFormat::kQ3: return "q3";
-    case WeightFormat::kFP8: return "fp8";
+    case WeightFormat::kBF16:
+      return "bf16";
+    case WeightFormat::kQ8:
+      return "q8";
+    case WeightFormat::kQ4:
+      return "q4";
+    case WeightFormat::kQ3:
+      return "q3";
+    case WeightFormat::kFP8:
+      return "fp8";
   }
   return "?";
 }
 
-// y of one row and token, and the sum of the magnitudes that a kernel adds up to get it: a code enters some kernels with
-// its bias, which they take off again, so the bias counts.
+// y of one row and token, and the sum of the magnitudes that a kernel adds up to get it: a code enters some kernels
+// with its bias, which they take off again, so the bias counts.
 struct Dot {
   double value = 0;
   double magnitude = 0;
@@ -72,6 +77,10 @@ class TestWeights {
     }
     return scale(row, column) * (field - code_bias(format_));
   }
+  // The weight rounded to BF16, as it is widened for prefill: its bits.
+  [[nodiscard]] std::uint16_t widened(std::int64_t row, std::int64_t column) const {
+    return float_to_bfloat16(static_cast<float>(weight(row, column)));  // exact as a float
+  }
   // x: [columns].
   template <class Number>
   [[nodiscard]] Dot dot(std::int64_t row, const Number* x) const {
@@ -82,6 +91,17 @@ class TestWeights {
       const auto value = static_cast<double>(x[column]);
       dot.value += w * value;
       dot.magnitude += (std::fabs(w) + (biased ? scale(row, column) * code_bias(format_) : 0.0)) * std::fabs(value);
+    }
+    return dot;
+  }
+  template <class Number>
+  [[nodiscard]] Dot dot_of_widened(std::int64_t row, const Number* x) const {
+    Dot dot;
+    for (std::int64_t column = 0; column < columns_; ++column) {
+      const double product =
+          static_cast<double>(bfloat16_to_float(widened(row, column))) * static_cast<double>(x[column]);
+      dot.value += product;
+      dot.magnitude += std::fabs(product);
     }
     return dot;
   }
@@ -98,9 +118,7 @@ class TestWeights {
     const std::int64_t place = row * group_count(columns_) + column / kGroupSize;
     return static_cast<double>(float16_to_float(scales_[static_cast<std::size_t>(place)]));
   }
-  void upload() {
-    tiles_ = on_device(pack_tiles({format_, rows_, columns_, fields_, scales_}));
-  }
+  void upload() { tiles_ = on_device(pack_tiles({format_, rows_, columns_, fields_, scales_})); }
 
   WeightFormat format_;
   std::int64_t rows_;
@@ -153,8 +171,8 @@ class WorstError {
     const double error = std::fabs(static_cast<double>(y) - dot.value) / dot.magnitude;
     if (error <= worst_) return;  // false for NaN
     worst_ = std::isnan(error) ? HUGE_VAL : error;
-    where_ = "row " + std::to_string(row) + " token " + std::to_string(token) + ": " + std::to_string(y) +
-             ", true " + std::to_string(dot.value);
+    where_ = "row " + std::to_string(row) + " token " + std::to_string(token) + ": " + std::to_string(y) + ", true " +
+             std::to_string(dot.value);
   }
   [[nodiscard]] double worst() const { return worst_; }
   [[nodiscard]] const std::string& where() const { return where_; }
