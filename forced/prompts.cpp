@@ -29,6 +29,16 @@ Prompt parse_prompt(std::string_view line, const std::string& where) {
     throw reader.error("question_id", "must be an integer or a text");
   }
   prompt.category = reader.text("category");
+  if (reader.has("tokens")) {
+    if (reader.has("turns")) throw reader.error("tokens", "stands beside turns; a prompt is text or ids");
+    for (const Json& token : reader.array("tokens")) {
+      if (!token.is_number_unsigned() || token.get<std::uint64_t>() > INT32_MAX)
+        throw reader.error("tokens", "must hold token ids");
+      prompt.tokens.push_back(token.get<std::int32_t>());
+    }
+    if (prompt.tokens.empty()) throw reader.error("tokens", "is empty");
+    return prompt;
+  }
   prompt.turns = reader.texts("turns");
   if (prompt.turns.empty()) throw reader.error("turns", "has no turn");
   for (const std::string& turn : prompt.turns)
@@ -88,7 +98,8 @@ PromptFile read_prompts(const std::filesystem::path& path) {
     file.prompts.push_back(std::move(prompt));
   }
   if (file.prompts.empty())
-    throw input_error(path.string(), "holds no prompts", "one JSON object a line: question_id, category, turns");
+    throw input_error(path.string(), "holds no prompts",
+                      "one JSON object a line: question_id, category, turns or tokens");
   return file;
 }
 

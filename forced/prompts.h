@@ -1,4 +1,5 @@
-// Prompts in the Spec-Bench format: one JSON object a line with question_id, category and turns.
+// Prompts in the Spec-Bench format: one JSON object a line with question_id, category and turns. A line may hold token
+// ids instead of turns, for models without a tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,9 @@ namespace tare::forced {
 struct Prompt {
   std::string id;  // question_id as text
   std::string category;
-  std::vector<std::string> turns;  // at least one, none empty; only the first is measured (see docs/method)
+  std::vector<std::string> turns;  // none empty; only the first is measured (see docs/method)
+  // Given as ids: then there are no turns. Ids are within the vocabulary or the worker refuses them.
+  std::vector<std::int32_t> tokens = {};
 };
 
 struct PromptFile {
@@ -26,8 +29,8 @@ struct PromptSelection {
   std::int64_t limit = 0;  // the first `limit` in file order after the other filters, taken evenly over categories
 };
 
-// Throws Error (input) naming file and line: no JSON, a missing or empty field, a duplicate question_id; and for a file
-// without prompts. Fields other than the three (reference, ...) are allowed and not read.
+// Throws Error (input) naming file and line: no JSON, a missing or empty field, both turns and tokens, a duplicate
+// question_id; and for a file without prompts. Other fields (reference, ...) are allowed and not read.
 [[nodiscard]] PromptFile read_prompts(const std::filesystem::path& path);
 
 // Throws Error (input) when nothing is left or when a named id or category does not occur.

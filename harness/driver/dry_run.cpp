@@ -24,7 +24,8 @@ std::vector<GivenText> texts_of(const Experiment& experiment) {
   for (const forced::Prompt& prompt : selected_prompts(experiment)) {
     GivenText text;
     text.text.prompt_id = prompt.id;
-    text.prompt = prompt.turns.front();
+    text.text.prompt_tokens = prompt.tokens;
+    if (prompt.tokens.empty()) text.prompt = prompt.turns.front();
     texts.push_back(std::move(text));
   }
   return texts;

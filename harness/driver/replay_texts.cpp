@@ -38,6 +38,20 @@ std::vector<forced::ReplayText> given_texts(const Experiment& experiment, Launch
   return texts;
 }
 
+// Token ids of the prompts: their own, or the baseline's tokenizer's, asked once for all texts.
+std::vector<std::vector<std::int32_t>> encoded(const std::vector<forced::Prompt>& prompts, Launch& baseline) {
+  EncodeCall call;
+  for (const forced::Prompt& prompt : prompts)
+    if (prompt.tokens.empty()) call.texts.push_back(prompt.turns.front());
+  EncodeReply reply;
+  if (!call.texts.empty()) reply = baseline.worker().encode(call);
+  std::vector<std::vector<std::int32_t>> tokens;
+  std::size_t next = 0;
+  for (const forced::Prompt& prompt : prompts)
+    tokens.push_back(prompt.tokens.empty() ? reply.tokens[next++] : prompt.tokens);
+  return tokens;
+}
+
 std::optional<TextDifference> difference_of(const forced::Validation& validation) {
   if (!validation.first_difference) return std::nullopt;
   const forced::Difference& first = *validation.first_difference;
@@ -117,9 +131,7 @@ std::vector<forced::ReplayText> write_texts(const Experiment& experiment, Launch
                                             const RunSettings& settings) {
   if (experiment.texts.mode == TextMode::kGiven) return given_texts(experiment, baseline);
   const std::vector<forced::Prompt> prompts = selected_prompts(experiment);
-  EncodeCall encode;
-  for (const forced::Prompt& prompt : prompts) encode.texts.push_back(prompt.turns.front());
-  const EncodeReply encoded = baseline.worker().encode(encode);
+  const std::vector<std::vector<std::int32_t>> prompt_tokens = encoded(prompts, baseline);
   std::vector<forced::ReplayText> texts;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     stop_if_interrupted(settings);
@@ -127,7 +139,7 @@ std::vector<forced::ReplayText> write_texts(const Experiment& experiment, Launch
     forced::ReplayText text;
     text.prompt_id = prompts[i].id;
     text.category = prompts[i].category;
-    text.prompt_tokens = encoded.tokens[i];
+    text.prompt_tokens = prompt_tokens[i];
     const TimedRun run = baseline.run(call_of(experiment, text));
     text.tokens = run.reply.tokens;
     text.outcome = run.reply.outcome;

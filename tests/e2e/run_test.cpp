@@ -48,6 +48,30 @@ TEST_F(RunCommand, WritesLedgerReportAndVerdict) {
   EXPECT_EQ(validations[0].prompts, 2);
 }
 
+TEST_F(RunCommand, WeighsAModelWithoutATokenizerOnPromptsOfTokenIds) {
+  Json experiment = small_experiment();
+  experiment["model"] = "synthetic:hidden=256,layers=4,intermediate=512,vocab=1024?seed=3";
+  write("ids.jsonl", R"({"question_id": 1, "category": "random", "tokens": [5, 17, 1023, 6, 512, 3]})"
+                     "\n"
+                     R"({"question_id": 2, "category": "random", "tokens": [900, 2, 77]})"
+                     "\n");
+  experiment["prompts"] = {{"file", "ids.jsonl"}};
+  const std::string file = write(experiment);
+  const Finished plan = run({tare(), "run", file, "--dry-run"}, folder_);
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  const Finished result = tare_run(file);
+  ASSERT_EQ(result.code, 0) << result.err;
+  const harness::Ledger ledger = ledger_of(folder_);
+  EXPECT_EQ(finished(ledger).size(), 8U);
+  ASSERT_EQ(ledger.texts().size(), 2U);
+  EXPECT_THAT(ledger.texts()[1].prompt_tokens, testing::ElementsAre(900, 2, 77));
+
+  experiment["prompts"] = {{"file", source("prompts/tare-64.jsonl")}, {"limit", 2}};
+  const Finished refused = run({tare(), "run", write(experiment), "--out", "other"}, folder_);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("has no tokenizer.json"));
+}
+
 TEST_F(RunCommand, GoesNowhereWhenEverythingIsThere) {
   const std::string experiment = write(small_experiment());
   ASSERT_EQ(tare_run(experiment).code, 0);

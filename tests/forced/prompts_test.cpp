@@ -55,6 +55,24 @@ TEST_F(Prompts, NamesTheLineOfABadPrompt) {
   EXPECT_THAT(fault(R"({"question_id": 5, "category": "c", "turns": [""]})"), HasSubstr("empty turn"));
 }
 
+TEST_F(Prompts, TakesTokenIdsInPlaceOfTurns) {
+  const PromptFile file =
+      read(std::string(kGood) + "\n" + R"({"question_id": 9, "category": "r", "tokens": [0, 248319]})");
+  ASSERT_EQ(file.prompts.size(), 2U);
+  EXPECT_THAT(file.prompts[1].tokens, testing::ElementsAre(0, 248319));
+  EXPECT_TRUE(file.prompts[1].turns.empty());
+  EXPECT_TRUE(file.prompts[0].tokens.empty());
+}
+
+TEST_F(Prompts, RefusesBadTokenIds) {
+  EXPECT_THAT(fault(R"({"question_id": 5, "category": "c", "tokens": []})"), HasSubstr("is empty"));
+  for (const char* tokens : {"[-1]", "[1.5]", "[\"a\"]", "[2147483648]"})
+    EXPECT_THAT(fault(R"({"question_id": 5, "category": "c", "tokens": )" + std::string(tokens) + "}"),
+                HasSubstr("must hold token ids"));
+  EXPECT_THAT(fault(R"({"question_id": 5, "category": "c", "tokens": [1], "turns": ["x"]})"),
+              HasSubstr("beside turns"));
+}
+
 TEST_F(Prompts, RefusesDuplicateIdsAndEmptyFiles) {
   EXPECT_THAT(fault(std::string(kGood) + "\n" + kGood), HasSubstr("appears twice"));
   EXPECT_THAT(fault("\n\n"), HasSubstr("holds no prompts"));
