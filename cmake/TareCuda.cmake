@@ -9,6 +9,7 @@ if(NOT TARE_CUDA STREQUAL "OFF")
     enable_language(CUDA)
     set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3 -lineinfo -DNDEBUG")
     set(TARE_CUDA_ENABLED ON)
+    set(TARE_CUDA_VERSION ${CMAKE_CUDA_COMPILER_VERSION})  # for tare --version
     # CMake 3.25 knows nvcc's C++20 by no flag.
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)

@@ -3,104 +3,98 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <memory>
 
 #include "base/error.h"
-#include "base/philox.h"
-#include "profiles/read_rate.h"
+#include "profiles/decode_rounds.h"
+#include "stats/quantiles.h"
 
 namespace tare::profiles {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kBeyondCaches = std::size_t{1} << 30;  // 1 GiB: no last-level cache today holds a third of it
 constexpr int kMemoryPasses = 5;
 constexpr int kWarmRounds = 4;
+constexpr double kHalf = 0.5;                   // the median
 constexpr std::uint64_t kTokenSeed = 20261129;  // any; the same text in every measurement
+// A repetition goes on where the last one ended, until the context has grown by this share of itself and by this many
+// tokens: a context of 128k takes a minute to fill, and a few rounds more change a round's bytes by little.
+constexpr double kDriftShare = 0.05;
+constexpr std::int64_t kDriftTokens = 256;
 
-class Rounds {
- public:
-  Rounds(engine::Backend& backend, std::int64_t context) : backend_(&backend), tokens_(kTokenSeed) {
-    std::vector<std::int32_t> prompt(static_cast<std::size_t>(context));
-    for (std::int32_t& token : prompt) token = next_token();
-    backend.reset();
-    (void)backend.prefill(prompt);
-    context_ = context;
-  }
-
-  // Mean seconds a round over at least `seconds`, and at least one round. Goes back to the start when the caches fill.
-  double measure(double seconds) {
-    int rounds = 0;
-    double spent = 0;
-    while (rounds == 0 || spent < seconds) {
-      if (backend_->frontier() >= backend_->capacity()) restart();
-      const std::int32_t token = next_token();
-      const Clock::time_point start = Clock::now();
-      (void)backend_->verify(std::span(&token, 1));
-      backend_->commit(1);
-      spent += std::chrono::duration<double>(Clock::now() - start).count();
-      ++rounds;
-    }
-    return spent / rounds;
-  }
-
- private:
-  engine::Backend* backend_;
-  Philox tokens_;
-  std::int64_t context_ = 0;
-
-  std::int32_t next_token() {
-    return static_cast<std::int32_t>(tokens_.below(static_cast<std::uint64_t>(backend_->config().vocab_size)));
-  }
-  void restart() { *this = Rounds(*backend_, context_); }
+struct Rounds {
+  double round_s = 0;
+  double context = 0;
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+// Rounds over at least `seconds` and at least one: median of their times, mean of their contexts.
+Rounds measure(DecodeRounds& rounds, const engine::Backend& backend, double seconds) {
+  std::vector<double> times;
+  double spent = 0;
+  double contexts = 0;
+  while (times.empty() || spent < seconds) {
+    times.push_back(rounds.run_one());
+    spent += times.back();
+    contexts += static_cast<double>(backend.frontier());
+  }
+  const double count = static_cast<double>(times.size());
+  return {stats::quantile(times, kHalf), contexts / count};
+}
+
+void check(const engine::Backend& backend, const CeilingSettings& settings) {
+  if (settings.width < 1) throw input_error("--width", "must be at least 1");
+  const std::int64_t most = backend.capacity() - settings.width;
+  if (settings.context < 1 || settings.context > most)
+    throw input_error("--context", fmt::format("must lie in 1 to {}, is {}", most, settings.context),
+                      "set the option 'context' to hold more");
+  if (settings.repetitions < 1) throw input_error("--repetitions", "must be at least 1");
 }
 
 }  // namespace
 
-Ceiling measure_ceiling(engine::Backend& backend, int threads, const CeilingSettings& settings) {
-  if (settings.context < 1 || settings.context >= backend.capacity())
-    throw input_error("--context", fmt::format("must lie in 1 to {}, is {}", backend.capacity() - 1, settings.context));
-  if (settings.repetitions < 1) throw input_error("--repetitions", "must be at least 1");
-  ThreadPool pool(threads);
+Ceiling measure_ceiling(engine::Backend& backend, const ReadRateSource& source, const CeilingSettings& settings) {
+  check(backend, settings);
   Ceiling ceiling;
-  ceiling.threads = threads;
+  ceiling.width = settings.width;
+  ceiling.reader = source.reader;
+  ceiling.memory_bytes = source.beyond_caches;
   {
-    ReadRateProbe memory(pool, kBeyondCaches);
+    const std::unique_ptr<ReadRateProbe> memory = source.make(source.beyond_caches);
     for (int pass = 0; pass < kMemoryPasses; ++pass)
-      ceiling.memory_bytes_per_s = std::max(ceiling.memory_bytes_per_s, memory.measure(1));
+      ceiling.memory_bytes_per_s = std::max(ceiling.memory_bytes_per_s, memory->measure(1));
   }
-  ceiling.inventory = backend.inventory(settings.context, 1);
-  ceiling.bytes_per_round = ceiling.inventory.bytes_per_round();
   // Beyond the caches the rate no longer depends on the size.
-  ReadRateProbe probe(pool, std::min<std::size_t>(ceiling.bytes_per_round, kBeyondCaches));
-  (void)probe.measure(1);
+  const std::uint64_t first_bytes = backend.inventory(settings.context, settings.width).bytes_per_round();
+  const std::unique_ptr<ReadRateProbe> probe = source.make(std::min<std::size_t>(first_bytes, source.beyond_caches));
+  (void)probe->measure(1);
 
+  DecodeRounds rounds(backend, settings.context, settings.width, kTokenSeed);
+  const auto most_drift =
+      std::max(kDriftTokens, static_cast<std::int64_t>(kDriftShare * static_cast<double>(settings.context)));
   std::vector<double> rates;
   std::vector<double> times;
-  std::vector<double> shares;
+  std::vector<double> contexts;
   for (int repetition = 0; repetition < settings.repetitions; ++repetition) {
-    const double one_pass = static_cast<double>(probe.bytes()) / probe.measure(1);
-    const double rate = probe.measure(std::max(1, static_cast<int>(settings.seconds / one_pass)));
-    // A new sequence every repetition: the context stays near the one that was asked for.
-    Rounds rounds(backend, settings.context);
-    for (int round = 0; round < kWarmRounds; ++round) (void)rounds.measure(0);
-    const double round_s = rounds.measure(settings.seconds);
-    ceiling.repetitions.push_back({rate, round_s});
+    const double one_pass = static_cast<double>(probe->bytes()) / probe->measure(1);
+    const double rate = probe->measure(std::max(1, static_cast<int>(settings.seconds / one_pass)));
+    if (backend.frontier() > settings.context + most_drift) rounds.restart();
+    for (int round = 0; round < kWarmRounds; ++round) (void)rounds.run_one();
+    const Rounds measured = measure(rounds, backend, settings.seconds);
+    ceiling.repetitions.push_back({rate, measured.round_s, measured.context});
     rates.push_back(rate);
-    times.push_back(round_s);
-    shares.push_back(static_cast<double>(ceiling.bytes_per_round) / rate / round_s);
+    times.push_back(measured.round_s);
+    contexts.push_back(measured.context);
   }
-  ceiling.read_bytes_per_s = median(rates);
-  ceiling.round_s = median(times);
+  ceiling.context = static_cast<std::int64_t>(stats::quantile(contexts, kHalf));
+  ceiling.inventory = backend.inventory(ceiling.context, settings.width);
+  ceiling.bytes_per_round = ceiling.inventory.bytes_per_round();
+  std::vector<double> shares;
+  for (const CeilingRepetition& repetition : ceiling.repetitions)
+    shares.push_back(static_cast<double>(ceiling.bytes_per_round) / repetition.read_bytes_per_s / repetition.round_s);
+  ceiling.read_bytes_per_s = stats::quantile(rates, kHalf);
+  ceiling.round_s = stats::quantile(times, kHalf);
   ceiling.floor_s = static_cast<double>(ceiling.bytes_per_round) / ceiling.read_bytes_per_s;
-  ceiling.share = median(shares);
+  ceiling.share = stats::quantile(shares, kHalf);
+  ceiling.savings = format_savings(ceiling.inventory, backend.options().backend, ceiling.read_bytes_per_s);
   if (ceiling.share > 1)
     throw Error(ErrorKind::kInvalid,
                 fmt::format("a round took {:.3f} ms, less than its floor of {:.3f} ms", ceiling.round_s * 1e3,

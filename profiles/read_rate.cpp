@@ -1,5 +1,7 @@
 #include "profiles/read_rate.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 
 namespace tare::profiles {
@@ -7,7 +9,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kWordsPerLine = 8;  // 64 bytes
+constexpr std::size_t kWordsPerLine = 8;                     // 64 bytes
+constexpr std::size_t kBeyondCaches = std::size_t{1} << 30;  // 1 GiB: no last-level cache today holds a third of it
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define TARE_WIDEST_VECTORS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
@@ -36,7 +39,7 @@ TARE_WIDEST_VECTORS std::uint64_t sum_of(const std::uint64_t* words, std::size_t
 
 }  // namespace
 
-ReadRateProbe::ReadRateProbe(ThreadPool& pool, std::size_t bytes)
+CpuReadRateProbe::CpuReadRateProbe(ThreadPool& pool, std::size_t bytes)
     : pool_(&pool), sums_(static_cast<std::size_t>(pool.size()) * kWordsPerLine) {
   const std::size_t lines = bytes / (kWordsPerLine * sizeof(std::uint64_t)) + 1;
   words_.resize(lines * kWordsPerLine);
@@ -45,7 +48,7 @@ ReadRateProbe::ReadRateProbe(ThreadPool& pool, std::size_t bytes)
   });
 }
 
-double ReadRateProbe::measure(int passes) {
+double CpuReadRateProbe::measure(int passes) {
   const Clock::time_point start = Clock::now();
   for (int pass = 0; pass < passes; ++pass) {
     pool_->parallel_for(words_.size(), kWordsPerLine, [&](int thread, std::size_t begin, std::size_t end) {
@@ -54,6 +57,12 @@ double ReadRateProbe::measure(int passes) {
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return static_cast<double>(bytes()) * passes / seconds;
+}
+
+ReadRateSource cpu_read_rate(int threads) {
+  const auto pool = std::make_shared<ThreadPool>(threads);
+  return {fmt::format("{} threads", threads), kBeyondCaches,
+          [pool](std::size_t bytes) { return std::make_unique<CpuReadRateProbe>(*pool, bytes); }};
 }
 
 }  // namespace tare::profiles

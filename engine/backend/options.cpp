@@ -336,6 +336,9 @@ std::vector<OptionDescription> describe_options() {
 std::string to_text(BackendKind kind) {
   return text_of(kBackendKinds, kind);
 }
+std::string to_text(TensorClass tensors) {
+  return text_of(kTensorClasses, tensors);
+}
 std::string to_text(WeightFormat format) {
   return text_of(kWeightFormats, format);
 }

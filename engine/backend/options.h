@@ -100,6 +100,7 @@ struct OptionDescription {
 [[nodiscard]] std::vector<OptionDescription> describe_options();
 
 [[nodiscard]] std::string to_text(BackendKind kind);     // "cpu", "cuda"
+[[nodiscard]] std::string to_text(TensorClass tensors);  // "attention", "gdn", "mlp", "head", "mtp"
 [[nodiscard]] std::string to_text(WeightFormat format);  // "bf16", "q8", "q4", "q3", "fp8"
 [[nodiscard]] std::string to_text(ActivationFormat format);
 [[nodiscard]] std::string to_text(CacheFormat format);

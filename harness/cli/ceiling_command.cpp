@@ -9,6 +9,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/model_arguments.h"
 #include "profiles/ceiling.h"
+#include "profiles/gpu_read_rate.h"
 
 namespace tare::harness {
 namespace {
@@ -25,29 +26,48 @@ struct Arguments {
 Json to_json(const profiles::Ceiling& ceiling, const engine::Backend& backend) {
   Json repetitions = Json::array();
   for (const profiles::CeilingRepetition& repetition : ceiling.repetitions)
-    repetitions.push_back({{"read_gb_per_s", repetition.read_bytes_per_s / kGiga}, {"round_s", repetition.round_s}});
+    repetitions.push_back({{"read_gb_per_s", repetition.read_bytes_per_s / kGiga},
+                           {"round_s", repetition.round_s},
+                           {"context", repetition.context}});
   Json inventory = Json::array();
-  for (const engine::InventoryEntry& entry : ceiling.inventory.entries)
+  Json unread = Json::array();
+  for (const engine::InventoryEntry& entry : ceiling.inventory.entries) {
     inventory.push_back({{"tensor", entry.tensor},
                          {"format", entry.format},
                          {"bytes_per_round", entry.bytes_per_round},
                          {"resident_bytes", entry.resident_bytes}});
-  return {{"threads", ceiling.threads},
+    if (entry.bytes_per_round == 0) unread.push_back(entry.tensor);
+  }
+  Json savings = Json::array();
+  for (const profiles::FormatSaving& saving : ceiling.savings)
+    savings.push_back({{"tensors", engine::to_text(saving.tensors)},
+                       {"elements", saving.elements},
+                       {"bytes_per_round", saving.bytes},
+                       {"format", engine::to_text(saving.format)},
+                       {"bytes_per_round_then", saving.bytes_then},
+                       {"floor_change_s", saving.floor_change_s}});
+  return {{"reader", ceiling.reader},
           {"memory_read_gb_per_s", ceiling.memory_bytes_per_s / kGiga},
+          {"memory_read_bytes", ceiling.memory_bytes},
           {"read_gb_per_s", ceiling.read_bytes_per_s / kGiga},
+          {"context", ceiling.context},
+          {"width", ceiling.width},
           {"bytes_per_round", ceiling.bytes_per_round},
           {"floor_s", ceiling.floor_s},
           {"round_s", ceiling.round_s},
-          {"tokens_per_s", 1 / ceiling.round_s},
+          {"tokens_per_s", static_cast<double>(ceiling.width) / ceiling.round_s},
           {"share", ceiling.share},
+          {"ratio", 1 / ceiling.share},
           {"repetitions", repetitions},
+          {"savings", savings},
+          {"never_read", unread},
           {"inventory", inventory},
           {"backend", backend.description()},
           {"options", engine::to_json(backend.options())}};
 }
 
-void print(const profiles::Ceiling& ceiling) {
-  std::vector<engine::InventoryEntry> entries = ceiling.inventory.entries;
+void print_inventory(const engine::WeightInventory& inventory) {
+  std::vector<engine::InventoryEntry> entries = inventory.entries;
   std::stable_sort(entries.begin(), entries.end(),
                    [](const auto& a, const auto& b) { return a.bytes_per_round > b.bytes_per_round; });
   fmt::print("{:<44} {:>6} {:>12}\n", "tensor", "format", "bytes/round");
@@ -57,19 +77,46 @@ void print(const profiles::Ceiling& ceiling) {
   for (const engine::InventoryEntry& entry : entries)
     if (entry.bytes_per_round == 0)
       fmt::print("never read: {} ({})\n", entry.tensor, human_bytes(entry.resident_bytes));
-  fmt::print("\nread rate of memory          {:9.1f} GB/s ({} threads, 1 GiB)\n", ceiling.memory_bytes_per_s / kGiga,
-             ceiling.threads);
+}
+
+// A line a class: what its bytes are, and what each format would do to the floor.
+void print_savings(const std::vector<profiles::FormatSaving>& savings, double floor_s) {
+  for (std::size_t i = 0; i < savings.size(); ++i) {
+    const profiles::FormatSaving& saving = savings[i];
+    if (i == 0 || savings[i - 1].tensors != saving.tensors)
+      fmt::print("{}{:<10} {:>10}:", i == 0 ? "\nfloor if these were in another format\n" : "\n",
+                 engine::to_text(saving.tensors), human_bytes(saving.bytes));
+    fmt::print("  {} {:+.1f} %", engine::to_text(saving.format), saving.floor_change_s / floor_s * 100);
+  }
+  if (!savings.empty()) fmt::print("\n");
+}
+
+void print(const profiles::Ceiling& ceiling) {
+  print_inventory(ceiling.inventory);
+  print_savings(ceiling.savings, ceiling.floor_s);
+  fmt::print("\nread rate of memory          {:9.1f} GB/s ({}, {})\n", ceiling.memory_bytes_per_s / kGiga,
+             ceiling.reader, human_bytes(ceiling.memory_bytes));
   fmt::print("read rate at {:>8}        {:9.1f} GB/s\n", human_bytes(ceiling.bytes_per_round),
              ceiling.read_bytes_per_s / kGiga);
-  fmt::print("floor of a round             {:9.3f} ms\n", ceiling.floor_s * 1e3);
-  fmt::print("measured round               {:9.3f} ms ({:.1f} tok/s)\n", ceiling.round_s * 1e3, 1 / ceiling.round_s);
-  fmt::print("share of the ceiling         {:9.1f} %\n", ceiling.share * 100);
+  fmt::print("floor of a round             {:9.3f} ms ({} tokens wide, {} in the caches)\n", ceiling.floor_s * 1e3,
+             ceiling.width, ceiling.context);
+  fmt::print("measured round               {:9.3f} ms ({:.1f} tok/s)\n", ceiling.round_s * 1e3,
+             static_cast<double>(ceiling.width) / ceiling.round_s);
+  fmt::print("share of the ceiling         {:9.1f} %, {:.3f} times the floor\n", ceiling.share * 100,
+             1 / ceiling.share);
+}
+
+// The memory that the backend's weights stream from.
+profiles::ReadRateSource source_of(const engine::Backend& backend) {
+  if (backend.options().backend == engine::BackendKind::kCuda)
+    return profiles::gpu_read_rate(static_cast<int>(backend.options().cuda.device));
+  return profiles::cpu_read_rate(backend.description().at("threads").get<int>());
 }
 
 int measure(const Arguments& arguments) {
   const OpenModel opened = open_model(arguments.model.model, arguments.model.options());
-  const int threads = opened.backend->description().at("threads").get<int>();
-  const profiles::Ceiling ceiling = profiles::measure_ceiling(*opened.backend, threads, arguments.settings);
+  const profiles::Ceiling ceiling =
+      profiles::measure_ceiling(*opened.backend, source_of(*opened.backend), arguments.settings);
   if (arguments.json) {
     fmt::print("{}\n", to_json(ceiling, *opened.backend).dump(2));
   } else {
@@ -86,6 +133,8 @@ void add_ceiling_command(CLI::App& app, Chosen& chosen) {
       app.add_subcommand("ceiling", "bytes a round reads, the floor they set, and how near the engine comes");
   arguments->model.add_to(*command);
   command->add_option("--context", arguments->settings.context, "tokens in the caches")->capture_default_str();
+  command->add_option("--width", arguments->settings.width, "tokens a round verifies and commits")
+      ->capture_default_str();
   command->add_option("--seconds", arguments->settings.seconds, "of reading and of decoding, a repetition")
       ->capture_default_str();
   command->add_option("--repetitions", arguments->settings.repetitions, "alternations of the two")

@@ -42,6 +42,7 @@ class FakeBackend final : public Backend {
     all.insert(all.end(), pending_.begin(), pending_.end());
     fill(all);
     last_request_ = request;
+    ++verifies_;
     best_ = argmax(logits_);
     return {std::span(&best_, 1), request.logits ? std::span<const float>(logits_) : std::span<const float>(), {}};
   }
@@ -53,9 +54,12 @@ class FakeBackend final : public Backend {
   WeightInventory inventory(std::int64_t, std::int64_t) const override {
     return {{{"weights", "fp32", AccessPattern::kStream, claimed_bytes_, claimed_bytes_, claimed_bytes_ / 4}}};
   }
+  // What a round is said to launch; it launches nothing.
+  void declare_launches(std::vector<LaunchRecord> launches) { launches_ = std::move(launches); }
+  [[nodiscard]] std::int64_t verifies() const { return verifies_; }
   // What the inventory says a round reads; it reads nothing.
   void claim_bytes(std::uint64_t bytes) { claimed_bytes_ = bytes; }
-  std::vector<LaunchRecord> launches(std::int64_t) const override { return {}; }
+  std::vector<LaunchRecord> launches(std::int64_t) const override { return launches_; }
   Json description() const override { return Json::object(); }
 
   const std::vector<std::int32_t>& absorbed() const { return absorbed_; }
@@ -71,6 +75,8 @@ class FakeBackend final : public Backend {
   std::vector<float> logits_;
   std::int32_t best_ = 0;
   VerifyRequest last_request_;
+  std::int64_t verifies_ = 0;
+  std::vector<LaunchRecord> launches_;
 
   // Normal numbers keyed by the last tokens, so that the text depends on what was really absorbed.
   void fill(const std::vector<std::int32_t>& tokens) {

@@ -1,0 +1,33 @@
+// Rounds of a backend on random tokens, timed one by one: what ceilings and profiles measure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/philox.h"
+#include "engine/backend/backend.h"
+
+namespace tare::profiles {
+
+class DecodeRounds {
+ public:
+  // Resets the backend and feeds it `context` tokens of the sequence that `seed` names. context >= 1, width >= 1, both
+  // together within the capacity.
+  DecodeRounds(engine::Backend& backend, std::int64_t context, std::int64_t width, std::uint64_t seed);
+
+  // Verifies `width` tokens, for their greedy tokens only, and commits them. Returns the seconds. Starts again from the
+  // first context, outside of the time, when the caches cannot hold another round.
+  double run_one();
+  void restart();
+
+ private:
+  engine::Backend* backend_;
+  std::int64_t context_;
+  std::uint64_t seed_;
+  Philox tokens_;
+  std::vector<std::int32_t> round_;
+
+  void draw(std::vector<std::int32_t>& tokens);
+};
+
+}  // namespace tare::profiles

@@ -1,0 +1,56 @@
+// Where the time of a decode round goes on a GPU, kernel by kernel.
+//
+// Rounds are timed first, without a collector in the process, and then run again under it; the two round times are
+// shown side by side, and nothing is scaled. Kernel times are completion intervals (timeline.h), so that they and the
+// idle time add up to the span from a round's first kernel to its last.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/backend/backend.h"
+#include "profiles/timeline/kernel_records.h"
+
+namespace tare::profiles {
+
+struct RoundProfileSettings {
+  std::int64_t context = 64;  // tokens in the caches before the first round
+  std::int64_t width = 1;     // tokens a round verifies and commits
+  std::int64_t rounds = 32;   // timed, and as many profiled
+  std::uint64_t seed = 1;     // of the random tokens
+};
+
+// Launches of one kind: the same kernel on the same part of every layer.
+struct KernelRow {
+  std::string kernel;         // shortened name, from the record
+  std::string launch;         // as the backend declares it; empty when launches could not be matched
+  std::string part;           // likewise, "layers.3." written as "layers.*."
+  double calls = 0;           // a round
+  double us = 0;              // a round: mean of the sums of completion intervals
+  double declared_bytes = 0;  // a round; 0: not known
+};
+
+struct RoundProfile {
+  std::int64_t first_context = 0;   // tokens in the caches at the first profiled round
+  std::vector<double> timed_us;     // verify and commit by the host's clock, without the collector
+  std::vector<double> profiled_us;  // under it
+  double span_us = 0;               // means over the profiled rounds
+  double idle_us = 0;               // no kernel runs, within the span
+  std::int64_t kernels = 0;         // a round
+  std::uint64_t records = 0;
+  std::vector<KernelRow> rows;  // most time first
+  std::string unmatched;        // why records carry no declared launch; empty when they do
+};
+
+// The collector is made after the timed rounds. Throws Error (input): settings that do not fit the backend; Error
+// (invalid): what split_rounds refuses; what the collector throws.
+[[nodiscard]] RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings& settings,
+                                          const std::function<std::unique_ptr<KernelCollector>()>& make_collector);
+
+// "layers.3.mlp.down_proj.weight" as "layers.*.mlp.down_proj.weight".
+[[nodiscard]] std::string without_layer_number(const std::string& part);
+
+}  // namespace tare::profiles

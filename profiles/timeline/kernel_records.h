@@ -1,0 +1,35 @@
+// Kernel executions as a collector recorded them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tare::profiles {
+
+struct KernelRecord {
+  std::int32_t name = 0;  // index into KernelRecords::names
+  std::uint32_t stream = 0;
+  std::uint64_t graph_node = 0;  // 0: not launched by a graph
+  std::int64_t start_ns = 0;     // of the steady clock
+  std::int64_t end_ns = 0;
+};
+
+struct KernelRecords {
+  std::vector<std::string> names;  // shortened (kernel_name.h)
+  std::vector<KernelRecord> records;
+  std::uint64_t dropped = 0;  // that the collector lost
+  std::uint64_t invalid = 0;  // without times, or with an end before the start; not among the records
+};
+
+// Where records come from. Its cost lies in the rounds that it watches: those are never the timed ones.
+class KernelCollector {
+ public:
+  virtual ~KernelCollector() = default;
+  // Kernels launched from here on are recorded.
+  virtual void start() = 0;
+  // Waits for the device and hands over what was recorded since start or the last take; goes on recording.
+  [[nodiscard]] virtual KernelRecords take() = 0;
+};
+
+}  // namespace tare::profiles

@@ -1,0 +1,144 @@
+// The read rate and the kernel collector on a GPU.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <set>
+
+#include "base/error.h"
+#include "profiles/gpu_read_rate.h"
+#include "profiles/timeline/cupti_collector.h"
+#include "profiles/timeline/timeline.h"
+#include "tests/cuda/gpu/gpu_test.h"
+
+namespace tare::profiles {
+namespace {
+
+using engine::check_cuda;
+using engine::test::GpuTest;
+
+constexpr std::size_t kMib = std::size_t{1} << 20;
+
+double peak_bytes_per_s() {
+  int clock_khz = 0;
+  int bits = 0;
+  check_cuda(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, 0), "cudaDevAttrMemoryClockRate");
+  check_cuda(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, 0), "cudaDevAttrGlobalMemoryBusWidth");
+  return 2.0 * clock_khz * 1e3 * bits / 8;
+}
+
+class GpuReadRate : public GpuTest {};
+
+// Bytes that were not read would come out above the memory's peak, a lame kernel far below it.
+TEST_F(GpuReadRate, OfMemoryLiesBelowThePeakAndNotFarBelow) {
+  const ReadRateSource source = gpu_read_rate(0);
+  const std::unique_ptr<ReadRateProbe> probe = source.make(2048 * kMib);
+  EXPECT_EQ(probe->bytes(), 2048 * kMib);
+  (void)probe->measure(4);
+  const double share = probe->measure(8) / peak_bytes_per_s();
+  std::printf("read rate of 2 GiB: %.1f GB/s, %.1f %% of the peak\n", share * peak_bytes_per_s() / 1e9, share * 100);
+  EXPECT_GT(share, 0.7);
+  EXPECT_LT(share, 1.0);
+}
+
+TEST_F(GpuReadRate, OfASetInTheCacheIsHigherThanOfMemory) {
+  const ReadRateSource source = gpu_read_rate(0);
+  const double small = source.make(8 * kMib)->measure(200);
+  const double large = source.make(2048 * kMib)->measure(2);
+  std::printf("read rate of 8 MiB: %.1f GB/s, of 2 GiB: %.1f GB/s\n", small / 1e9, large / 1e9);
+  EXPECT_GT(small, large);
+}
+
+// Spins for so many ns of the GPU's clock.
+template <int kKind>
+__global__ void spin(long long ns) {
+  long long start = 0;
+  long long now = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  while (now - start < ns);
+}
+
+class Graph {
+ public:
+  Graph(cudaStream_t stream, int kernels) {
+    check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    for (int i = 0; i < kernels; ++i) {
+      if (i % 2 == 0) spin<0><<<1, 32, 0, stream>>>(20'000);
+      if (i % 2 == 1) spin<1><<<1, 32, 0, stream>>>(60'000);
+    }
+    cudaGraph_t graph = nullptr;
+    check_cuda(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    check_cuda(cudaGraphInstantiate(&executable_, graph, 0), "cudaGraphInstantiate");
+    check_cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph() { (void)cudaGraphExecDestroy(executable_); }
+  void launch(cudaStream_t stream) const { check_cuda(cudaGraphLaunch(executable_, stream), "cudaGraphLaunch"); }
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+std::int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void expect_rounds(const KernelRecords& records, std::int64_t rounds, std::size_t kernels, const char* graph) {
+  ASSERT_EQ(records.dropped, 0U) << graph;
+  ASSERT_EQ(records.invalid, 0U) << graph;
+  ASSERT_EQ(records.records.size(), static_cast<std::size_t>(rounds) * kernels) << graph;
+  std::set<std::uint64_t> nodes;
+  for (const KernelRecord& record : records.records) nodes.insert(record.graph_node);
+  EXPECT_EQ(nodes.size(), kernels) << graph;
+  EXPECT_FALSE(nodes.contains(0)) << graph;
+  for (const std::vector<KernelRecord>& round : split_rounds(records, rounds)) {
+    const Timeline timeline = make_timeline(round);
+    for (std::size_t i = 0; i < kernels; ++i) {
+      EXPECT_EQ(records.names[static_cast<std::size_t>(round[i].name)], i % 2 == 0 ? "spin<0>" : "spin<1>");
+      EXPECT_NEAR(static_cast<double>(timeline.share_ns[i]), i % 2 == 0 ? 20e3 : 60e3, 10e3) << graph << " " << i;
+    }
+  }
+}
+
+// One test for all of it: a process has one collector. The graph that was made before the collector must be seen as
+// well as the one made after it, for profiles time first and collect then.
+TEST_F(GpuTest, CollectorSeesEveryKernelOfGraphsMadeBeforeAndAfterIt) {
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  const Graph before(stream, 5);
+  before.launch(stream);
+  check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+
+  std::unique_ptr<KernelCollector> collector;
+  try {
+    collector = make_cupti_collector();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kEnvironment) throw;
+    GTEST_SKIP() << error.what();
+  }
+  EXPECT_THROW((void)make_cupti_collector(), Error);
+  collector->start();
+  constexpr int kRounds = 20;
+  const std::int64_t begin = steady_ns();
+  for (int round = 0; round < kRounds; ++round) before.launch(stream);
+  const KernelRecords first = collector->take();
+  const std::int64_t end = steady_ns();
+  expect_rounds(first, kRounds, 5, "graph made before");
+  constexpr std::int64_t kClockSlack = 1'000'000;  // GPU times are interpolated onto the steady clock
+  for (const KernelRecord& record : first.records) {
+    EXPECT_GT(record.start_ns, begin - kClockSlack);
+    EXPECT_LT(record.end_ns, end + kClockSlack);
+  }
+  const Graph after(stream, 4);
+  for (int round = 0; round < kRounds; ++round) after.launch(stream);
+  expect_rounds(collector->take(), kRounds, 4, "graph made after");
+  EXPECT_TRUE(collector->take().records.empty());
+  check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
+}  // namespace
+}  // namespace tare::profiles
