@@ -12,11 +12,12 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/cpu/cpu_backend.h"
+#include "tests/source_folder.h"
 
 namespace tare::engine::test {
 
 inline std::filesystem::path fixture(const std::string& name) {
-  return std::filesystem::path(TARE_SOURCE_DIR) / "tests" / "fixtures" / name;
+  return source_folder() / "tests" / "fixtures" / name;
 }
 
 // Everything FP32 but the weights, which keep the checkpoint's BF16 bits: what the goldens were made with.
