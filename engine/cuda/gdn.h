@@ -27,7 +27,7 @@ struct CudaGdnShape {
   int taps = 0;   // of the convolution
   float eps = 0;  // of the gated norm
 
-  [[nodiscard]] int channels() const { return 2 * key_heads * dk + value_heads * dv; }
+  [[nodiscard]] constexpr int channels() const { return 2 * key_heads * dk + value_heads * dv; }
 };
 // Throws Error (input) naming the size when the kernels do not support it.
 void check_gdn_shape(const CudaGdnShape& shape);

@@ -1,0 +1,679 @@
+// The GDN kernel. A value head's columns are cut into slices, one thread block each; two slices of a head are a cluster
+// and share the convolution of q and k and the gated norm's sum.
+//
+//   before the preceding grid's end   state slice into registers, committed records folded into it and written back,
+//                                     convolution columns moved on
+//   for up to 16 tokens at a time     projections of this block's channels (one thread a channel) -> convolution, SiLU,
+//                                     records | l2 norms, exchanged within the cluster | gates
+//                                     recurrence or chunk over the state in registers (gdn_state.cuh, gdn_chunk.cuh)
+//                                     gated norm, operand
+//   absorbing                         state and columns are written at the end
+#include <cuda_bf16.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/cuda/gdn_chunk.cuh"
+#include "engine/cuda/gdn_cluster.cuh"
+#include "engine/cuda/gdn_pass.h"
+#include "engine/cuda/launch.cuh"
+#include "engine/cuda/operand.cuh"
+#include "engine/cuda/product_result.cuh"
+#include "engine/cuda/ptx.cuh"
+
+namespace tare::engine {
+namespace gdn {
+namespace {
+
+constexpr float kL2NormEps = 1e-6F;       // added to the sum of squares, inside the root; a literal of the model
+constexpr float kSoftplusLinear = 20.0F;  // softplus(x) = x above: PyTorch's threshold
+constexpr int kPlanesAtOnce = 4;          // of a product, asked for together
+constexpr int kFillPiece = 8192;          // bytes that one prefetch asks for
+constexpr int kStoreThreads = 256;
+constexpr int kThreadsASlice[] = {0, 512, 256};  // by slices a head: one thread a channel of q, k, v, z
+
+enum class Role { kQuery, kKey, kValue, kGate };
+
+template <int kSlices, GdnForm kForm>
+struct Kernel {
+  static constexpr int kColumns = kGdnHead / kSlices;
+  static constexpr int kThreads = kThreadsASlice[kSlices];
+  static constexpr int kWarps = kThreads / kLanes;
+  static constexpr bool kRecurrent = kForm == GdnForm::kRecurrent;
+  using Tile = StateTile<kForm, kColumns>;
+  using Shared = std::conditional_t<kRecurrent, PassShared<kColumns>, ChunkShared<kColumns>>;
+};
+
+__device__ __forceinline__ float silu(float x) {
+  return __fdividef(x, 1.0F + expf(-x));
+}
+__device__ __forceinline__ float sum_of_warp(float x) {
+#pragma unroll
+  for (int step = kLanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(~0U, x, step);
+  return x;
+}
+__device__ __forceinline__ float dot(float4 x, float4 y) {
+  return fmaf(x.w, y.w, fmaf(x.z, y.z, fmaf(x.y, y.y, x.x * y.x)));
+}
+
+// What one thread looks after: a channel of q, k, v or z.
+struct Channel {
+  Role role;
+  int place;       // within the head
+  bool real;       // not padding
+  int row;         // of the qkvz product
+  int planes;      // that the product left of this row
+  int projection;  // of a record's row
+  bool records;    // this thread block is the one that records it
+};
+template <int kSlices>
+__device__ __forceinline__ Channel own_channel(const CudaGdnShape& shape, const ProductResult& qkvz, int head,
+                                               int key_head, int slice) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  Channel channel{};
+  if constexpr (kSlices == 1) {
+    channel.role = static_cast<Role>(thread / kGdnHead);
+    channel.place = thread % kGdnHead;
+  } else {
+    // Slice 0 has q, slice 1 has k; each its half of v and z.
+    constexpr int kColumns = kGdnHead / kSlices;
+    const bool shared_part = thread < kGdnHead;
+    channel.role = shared_part ? static_cast<Role>(slice) : thread < kGdnHead + kColumns ? Role::kValue : Role::kGate;
+    channel.place = shared_part ? thread : slice * kColumns + thread % kColumns;
+  }
+  const bool of_key_head = channel.role == Role::kQuery || channel.role == Role::kKey;
+  channel.real = channel.place < (of_key_head ? shape.dk : shape.dv);
+  const int key_channels = shape.key_heads * shape.dk;
+  switch (channel.role) {
+    case Role::kQuery:
+      channel.row = key_head * shape.dk + channel.place;
+      channel.projection = key_head * kGdnHead + channel.place;
+      break;
+    case Role::kKey:
+      channel.row = key_channels + key_head * shape.dk + channel.place;
+      channel.projection = (shape.key_heads + key_head) * kGdnHead + channel.place;
+      break;
+    case Role::kValue:
+      channel.row = 2 * key_channels + head * shape.dv + channel.place;
+      channel.projection = (2 * shape.key_heads + head) * kGdnHead + channel.place;
+      break;
+    case Role::kGate:
+      channel.row = shape.channels() + head * shape.dv + channel.place;
+      break;
+  }
+  channel.records = channel.role == Role::kValue || (of_key_head && head % (shape.value_heads / shape.key_heads) == 0);
+  return channel;
+}
+
+// Convolution columns and projections of records, FP32 or BF16.
+__device__ __forceinline__ float read_column(const void* source, std::int64_t place, bool narrow) {
+  return narrow ? __bfloat162float(static_cast<const __nv_bfloat16*>(source)[place])
+                : static_cast<const float*>(source)[place];
+}
+__device__ __forceinline__ void write_column(void* target, std::int64_t place, bool narrow, float value) {
+  if (narrow) {
+    static_cast<__nv_bfloat16*>(target)[place] = __float2bfloat16_rn(value);
+  } else {
+    static_cast<float*>(target)[place] = value;
+  }
+}
+__device__ __forceinline__ float as_stored(float value, bool narrow) {
+  return narrow ? __bfloat162float(__float2bfloat16_rn(value)) : value;
+}
+
+// The three inputs before the next token of this channel, oldest first.
+struct Past {
+  float x[kGdnPast] = {};
+};
+__device__ __forceinline__ std::int64_t column_place(int head, int age_index, const Channel& channel) {
+  return (static_cast<std::int64_t>(head) * kGdnPast + age_index) * 3 * kGdnHead +
+         static_cast<int>(channel.role) * kGdnHead + channel.place;
+}
+__device__ __forceinline__ std::int64_t projection_place(const CudaGdnShape& shape, int half, int token,
+                                                         const Channel& channel) {
+  const int channels = (2 * shape.key_heads + shape.value_heads) * kGdnHead;
+  return (static_cast<std::int64_t>(half) * kMostRoundTokens + token) * channels + channel.projection;
+}
+__device__ __forceinline__ void write_past(const GdnMemory& memory, int head, const Channel& channel,
+                                           const Past& past) {
+  for (int i = 0; i < kGdnPast; ++i) {
+    write_column(memory.columns, column_place(head, i, channel), memory.narrow_columns, past.x[i]);
+  }
+}
+// Of the columns followed by `pending` records, the last three.
+__device__ __forceinline__ Past read_past(const GdnPass& pass, int head, const Channel& channel, int pending,
+                                          int half) {
+  Past past;
+  if (channel.role == Role::kGate) return past;
+  const GdnMemory& memory = pass.memory;
+#pragma unroll
+  for (int i = 0; i < kGdnPast; ++i) {
+    const int from = pending + i;
+    past.x[i] = from < kGdnPast
+                    ? read_column(memory.columns, column_place(head, from, channel), memory.narrow_columns)
+                    : read_column(memory.projections, projection_place(pass.shape, 1 - half, from - kGdnPast, channel),
+                                  memory.narrow_columns);
+  }
+  return past;
+}
+
+// This thread's row of a product for 16 tokens from `first` on; 0 past `tokens`.
+__device__ __forceinline__ void read_tokens(const ProductResult& result, const Channel& channel, int first, int tokens,
+                                            float (&x)[kBlockTokens]) {
+#pragma unroll
+  for (int token = 0; token < kBlockTokens; ++token) x[token] = 0.0F;
+  if (!channel.real || first >= tokens) return;
+  if (!result.planes) {
+    const float* source = result.data + static_cast<std::int64_t>(first) * result.rows + channel.row;
+#pragma unroll
+    for (int token = 0; token < kBlockTokens; ++token) {
+      if (first + token < tokens) x[token] = source[static_cast<std::int64_t>(token) * result.rows];
+    }
+  } else {
+    // All planes at once, where product_value would wait for one after the other.
+    constexpr int kPairs = kBlockTokens / 2;
+    const std::int64_t stride = plane_floats(result.plan, result.width);
+    const float* source = result.data + plane_place(result.width, channel.row, first);
+    const std::int64_t pair_stride = plane_place(result.width, 0, 2);
+    for (int plane = 0; plane < channel.planes; plane += kPlanesAtOnce) {
+      float2 part[kPlanesAtOnce][kPairs];
+#pragma unroll
+      for (int p = 0; p < kPlanesAtOnce; ++p) {
+#pragma unroll
+        for (int pair = 0; pair < kPairs; ++pair) {
+          part[p][pair] = {0.0F, 0.0F};
+          if (plane + p < channel.planes && first + 2 * pair < tokens) {
+            part[p][pair] = *reinterpret_cast<const float2*>(source + (plane + p) * stride + pair * pair_stride);
+          }
+        }
+      }
+#pragma unroll
+      for (int p = 0; p < kPlanesAtOnce; ++p) {
+#pragma unroll
+        for (int pair = 0; pair < kPairs; ++pair) {
+          x[2 * pair] += part[p][pair].x;
+          x[2 * pair + 1] += part[p][pair].y;
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int token = 0; token < kBlockTokens; ++token) {
+    x[token] = first + token < tokens ? x[token] * result.factor : 0.0F;
+  }
+}
+
+// Asks L2 for what read_tokens will want. Only rows of a prefill can lie elsewhere.
+__device__ __forceinline__ void fetch_tokens(const ProductResult& result, const Channel& channel, int first,
+                                             int tokens) {
+  if (result.planes || !channel.real) return;
+  const int end = min(first + kBlockTokens, tokens);
+  for (int token = first; token < end; ++token) {
+    asm volatile(
+        "prefetch.global.L2 [%0];" ::"l"(result.data + static_cast<std::int64_t>(token) * result.rows + channel.row));
+  }
+}
+
+struct GateInputs {
+  float b = 0;
+  float a = 0;
+};
+// Lane t reads the gates of token first + t.
+__device__ __forceinline__ GateInputs read_gates(const GdnPass& pass, int head, int first) {
+  const int token = first + static_cast<int>(threadIdx.x % kLanes);
+  GateInputs inputs;
+  if (token < min(pass.tokens, first + kBlockTokens)) {
+    inputs.b = product_value(pass.gates, head, token);
+    inputs.a = product_value(pass.gates, pass.shape.value_heads + head, token);
+  }
+  return inputs;
+}
+
+// The extra blocks: pull weights into L2.
+__device__ void fill_l2(const L2Fill& fill, int block) {
+  const std::int64_t pieces = (fill.bytes + kFillPiece - 1) / kFillPiece;
+  const std::int64_t threads = static_cast<std::int64_t>(fill.blocks) * blockDim.x;
+  for (std::int64_t piece = static_cast<std::int64_t>(block) * blockDim.x + threadIdx.x; piece < pieces;
+       piece += threads) {
+    const std::byte* source = fill.data + piece * kFillPiece;
+    const std::int64_t bytes = min(static_cast<std::int64_t>(kFillPiece), fill.bytes - piece * kFillPiece);
+#if __CUDA_ARCH__ >= 900
+    ptx::bulk_prefetch_l2(source, static_cast<std::uint32_t>(bytes / 16 * 16));
+#else
+    constexpr int kLine = 128;
+    for (std::int64_t at = 0; at < bytes; at += kLine) asm volatile("prefetch.global.L2 [%0];" ::"l"(source + at));
+#endif
+  }
+}
+
+// Writes the state's slice and its scale.
+template <class Kernel>
+__device__ __forceinline__ void write_state(const GdnMemory& memory, typename Kernel::Shared& shared,
+                                            typename Kernel::Tile& state, std::int64_t slice_place, int head,
+                                            int slice) {
+  constexpr int kCopies = Kernel::kColumns * kGdnScaleCopies / kGdnHead;
+  const auto thread = static_cast<int>(threadIdx.x);
+  float scale = shared.scale;
+  if (memory.half_state) {
+    state.round_to_halves(scale);
+    scale = 1.0F;
+    __syncthreads();  // everyone has read the scale
+    if (thread == 0) shared.scale = scale;
+    __syncthreads();
+  }
+  state.store(memory.state, slice_place, memory.half_state);
+  if (thread < kCopies) memory.scales[head * kGdnScaleCopies + slice * kCopies + thread] = scale;
+}
+
+// Folds the records that were committed into the state and writes it. Every thread of the block.
+template <class Kernel>
+__device__ __forceinline__ void fold(const GdnPass& pass, typename Kernel::Shared& shared, typename Kernel::Tile& state,
+                                     std::int64_t slice_place, int head, int key_head, int slice, int pending,
+                                     int from) {
+  const CudaGdnShape& shape = pass.shape;
+  const GdnMemory& memory = pass.memory;
+  const auto thread = static_cast<int>(threadIdx.x);
+  for (int first = 0; first < pending; first += kBlockTokens) {
+    const int count = min(pending - first, kBlockTokens);
+    const std::int64_t row = static_cast<std::int64_t>(from) * kMostRoundTokens + first;
+    for (int index = thread; index < count * kGdnHead / 4; index += Kernel::kThreads) {
+      const int token = index / (kGdnHead / 4);
+      const int quad = index % (kGdnHead / 4) * 4;
+      *reinterpret_cast<float4*>(&shared.keys[token][quad]) = *reinterpret_cast<const float4*>(
+          memory.keys + ((row + token) * shape.key_heads + key_head) * kGdnHead + quad);
+    }
+    for (int index = thread; index < count * Kernel::kColumns / 4; index += Kernel::kThreads) {
+      const int token = index / (Kernel::kColumns / 4);
+      const int quad = index % (Kernel::kColumns / 4) * 4;
+      *reinterpret_cast<float4*>(&shared.values[token][quad]) = *reinterpret_cast<const float4*>(
+          memory.updates + ((row + token) * shape.value_heads + head) * kGdnHead + slice * Kernel::kColumns + quad);
+    }
+    if (thread < kLanes) {
+      const float decay = thread < count ? memory.decays[(row + thread) * shape.value_heads + head] : 1.0F;
+      float scale = shared.scale;
+      unsigned restarts = 0;
+      const Scales own = follow_scale(decay, count, scale, restarts);
+      if (thread < count) shared.steps[thread].raw = own.raw;
+      __syncwarp();
+      if (thread == 0) {
+        shared.scale = scale;
+        shared.restarts = restarts;
+      }
+    }
+    __syncthreads();
+    state.advance(shared, count);
+    __syncthreads();
+  }
+  if (pending > 0) write_state<Kernel>(memory, shared, state, slice_place, head, slice);
+}
+// The last warp: beta, decay and scale of `count` tokens; the decays are recorded.
+template <class Kernel>
+__device__ __forceinline__ void prepare_gates(const GdnPass& pass, typename Kernel::Shared& shared,
+                                              const GateInputs& inputs, float decay_rate, float dt_bias, int count,
+                                              float* recorded) {
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  const float beta = lane < count ? 1.0F / (1.0F + expf(-inputs.b)) : 0.0F;
+  const float x = inputs.a + dt_bias;
+  const float softplus = x > kSoftplusLinear ? x : log1pf(expf(x));
+  const float decay = lane < count ? expf(-decay_rate * softplus) : 1.0F;
+  if (recorded != nullptr && lane < count) recorded[lane * pass.shape.value_heads] = decay;
+  float scale = shared.scale;
+  if constexpr (!Kernel::kRecurrent) multiply_decays(shared, decay, scale);
+  unsigned restarts = 0;
+  const Scales own = follow_scale(decay, count, scale, restarts);
+  if (lane < kBlockTokens) {
+    shared.steps[lane].beta = beta;
+    shared.steps[lane].raw = own.raw;
+    shared.steps[lane].inverse = 1.0F / own.after;
+  }
+  __syncwarp();
+  if (lane == 0) {
+    shared.scale = scale;
+    shared.restarts = restarts;
+  }
+}
+
+// Convolution and SiLU of this thread's channel; rows from `count` up to `rows` become zero. z is a channel whose only
+// tap is its own token.
+__device__ __forceinline__ void convolve(const float (&x)[kBlockTokens], float4 taps, Past& past, int count, int rows,
+                                         bool narrow, float* target, int stride, void* recorded,
+                                         std::int64_t recorded_place, std::int64_t recorded_stride) {
+#pragma unroll
+  for (int token = 0; token < kBlockTokens; ++token) {
+    if (token < count) {
+      const float sum = fmaf(taps.w, x[token], fmaf(taps.z, past.x[2], fmaf(taps.y, past.x[1], taps.x * past.x[0])));
+      target[token * stride] = silu(sum);
+      const float kept = as_stored(x[token], narrow);
+      past.x[0] = past.x[1];
+      past.x[1] = past.x[2];
+      past.x[2] = kept;
+      if (recorded != nullptr) write_column(recorded, recorded_place + token * recorded_stride, narrow, kept);
+    } else if (token < rows) {
+      target[token * stride] = 0.0F;
+    }
+  }
+}
+
+// l2 norms of the rows this block convolved, here and in the peer; keys are recorded.
+template <class Kernel, int kSlices>
+__device__ __forceinline__ void normalize_rows(typename Kernel::Shared& shared, int slice, int rows, int count,
+                                               float query_scale, float* recorded, std::int64_t recorded_stride) {
+  const auto warp = static_cast<int>(threadIdx.x / kLanes);
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  for (int item = warp; item < rows * (2 / kSlices); item += Kernel::kWarps) {
+    const int token = item % rows;
+    const bool query = kSlices == 2 ? slice == 0 : item < rows;
+    float* own = (query ? shared.queries[token] : shared.keys[token]) + 4 * lane;
+    float4 x = *reinterpret_cast<float4*>(own);
+    const float factor = (query ? query_scale : 1.0F) / sqrtf(sum_of_warp(dot(x, x)) + kL2NormEps);
+    x = {x.x * factor, x.y * factor, x.z * factor, x.w * factor};
+    *reinterpret_cast<float4*>(own) = x;
+    if constexpr (kSlices == 2) store_to_peer(peer_address(own, static_cast<unsigned>(1 - slice)), x);
+    if (!query && recorded != nullptr && token < count) {
+      *reinterpret_cast<float4*>(recorded + token * recorded_stride + 4 * lane) = x;
+    }
+  }
+}
+
+// One element of an operand in rows; used where a group of 64 columns belongs to several heads.
+__device__ __forceinline__ void store_element(const Operand& out, std::int64_t token, std::int64_t column,
+                                              float value) {
+  const std::int64_t place = token * out.columns + column;
+  if (out.layout == OperandLayout::kFP32Rows) {
+    reinterpret_cast<float*>(out.data)[place] = value;
+  } else {
+    reinterpret_cast<__nv_bfloat16*>(out.data)[place] = __float2bfloat16_rn(value);
+  }
+}
+
+template <int kSlices, GdnForm kForm>
+__global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(const __grid_constant__ GdnPass pass) {
+  using K = Kernel<kSlices, kForm>;
+  constexpr int kColumns = K::kColumns;
+  constexpr int kGroups = kColumns / kOperandGroup;
+  extern __shared__ __align__(16) std::byte shared_bytes[];
+  auto& shared = *reinterpret_cast<typename K::Shared*>(shared_bytes);
+  ptx::launch_dependents();
+
+  const CudaGdnShape& shape = pass.shape;
+  const int work_blocks = shape.value_heads * kSlices;
+  if (static_cast<int>(blockIdx.x) >= work_blocks) {
+    fill_l2(pass.fill, static_cast<int>(blockIdx.x) - work_blocks);
+    ptx::wait_for_preceding_grid();
+    return;
+  }
+  const int head = static_cast<int>(blockIdx.x) / kSlices;
+  const int slice = static_cast<int>(blockIdx.x) % kSlices;
+  const int ratio = shape.value_heads / shape.key_heads;
+  const int key_head = head / ratio;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / kLanes;
+  const int lane = thread % kLanes;
+  const GdnMemory& memory = pass.memory;
+  const int pending = pass.control->pending;
+  const int half = pass.control->half;
+
+  const std::int64_t slice_place = static_cast<std::int64_t>(head) * kGdnHead * kGdnHead + slice * kColumns;
+  typename K::Tile state;
+  state.load(memory.state, slice_place, memory.half_state);
+  if (thread == 0) shared.scale = memory.scales[head * kGdnScaleCopies + slice * (kGdnScaleCopies / kSlices)];
+
+  const Channel channel = own_channel<kSlices>(shape, pass.qkvz, head, key_head, slice);
+  Past past = read_past(pass, head, channel, pending, half);
+  float4 taps{0.0F, 0.0F, 0.0F, channel.role == Role::kGate ? 1.0F : 0.0F};
+  if (channel.role != Role::kGate && channel.real) {
+    taps =
+        *reinterpret_cast<const float4*>(pass.weights.convolution + static_cast<std::int64_t>(channel.row) * kGdnTaps);
+  }
+  const float decay_rate = pass.weights.decay_rate[head];
+  const float dt_bias = pass.weights.dt_bias[head];
+  float2 norm[kGroups];
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    const int column = slice * kColumns + group * kOperandGroup + 2 * lane;
+    norm[group].x = column < shape.dv ? pass.weights.norm[column] : 0.0F;
+    norm[group].y = column + 1 < shape.dv ? pass.weights.norm[column + 1] : 0.0F;
+  }
+  __syncthreads();  // the scale is there
+  fold<K>(pass, shared, state, slice_place, head, key_head, slice, pending, 1 - half);
+  if (pending > 0 && channel.role != Role::kGate) write_past(memory, head, channel, past);
+  if constexpr (kSlices == 2) cluster_arrive();  // the peer may write here from now on
+
+  ptx::wait_for_preceding_grid();
+  if constexpr (kSlices == 2) cluster_wait();
+
+  const bool panels = pass.out.layout == OperandLayout::kFP16Panels || pass.out.layout == OperandLayout::kBF16Panels;
+  const bool whole_groups = shape.dv == kGdnHead;
+  const Operand rows_out = panels ? Operand{OperandLayout::kFP32Rows, kMostRoundTokens, pass.out.columns, 0,
+                                            reinterpret_cast<std::byte*>(memory.mixed)}
+                                  : pass.out;
+  const int padded_tokens = panels ? pass.out.width : pass.tokens;
+  const float query_scale = 1.0F / sqrtf(static_cast<float>(shape.dk));
+  float* target;
+  int target_stride = kRowStride;
+  switch (channel.role) {
+    case Role::kQuery:
+      target = &shared.queries[0][channel.place];
+      break;
+    case Role::kKey:
+      target = &shared.keys[0][channel.place];
+      break;
+    default:
+      target =
+          (channel.role == Role::kValue ? &shared.values[0][0] : &shared.gate[0][0]) + channel.place - slice * kColumns;
+      target_stride = kColumns;
+  }
+  const bool gates_warp = warp == K::kWarps - 1;
+  for (int first = 0; first < pass.tokens; first += kBlockTokens) {
+    const int count = min(pass.tokens - first, kBlockTokens);
+    // Rows that the recurrence reads: the chunk form's tiles are full.
+    const int rows = K::kRecurrent ? count : count <= kBlockTokens / 2 ? kBlockTokens / 2 : kBlockTokens;
+    const std::int64_t record = static_cast<std::int64_t>(half) * kMostRoundTokens + first;
+    GateInputs gates;
+    if (gates_warp) gates = read_gates(pass, head, first);
+    float x[kBlockTokens];
+    read_tokens(pass.qkvz, channel, first, pass.tokens, x);
+    if (gates_warp) {
+      float* decays = pass.absorb || slice != 0 ? nullptr : memory.decays + record * shape.value_heads + head;
+      prepare_gates<K>(pass, shared, gates, decay_rate, dt_bias, count, decays);
+    }
+    {
+      const std::int64_t channels = static_cast<std::int64_t>(2 * shape.key_heads + shape.value_heads) * kGdnHead;
+      convolve(x, taps, past, count, rows, memory.narrow_columns, target, target_stride,
+               pass.absorb || !channel.records ? nullptr : memory.projections,
+               projection_place(shape, half, first, channel), channels);
+    }
+    // The next tokens' projections come nearer while these are worked on; registers are full.
+    fetch_tokens(pass.qkvz, channel, first + kBlockTokens, pass.tokens);
+    __syncthreads();
+    {
+      float* keys =
+          pass.absorb || head % ratio != 0 ? nullptr : memory.keys + (record * shape.key_heads + key_head) * kGdnHead;
+      normalize_rows<K, kSlices>(shared, slice, rows, count, query_scale, keys,
+                                 static_cast<std::int64_t>(shape.key_heads) * kGdnHead);
+    }
+    if constexpr (kSlices == 2) {
+      cluster_arrive();
+      cluster_wait();
+    } else {
+      __syncthreads();
+    }
+
+    if constexpr (K::kRecurrent) {
+      for (int token = warp; token < count; token += K::kWarps) {
+        const float sum = sum_of_warp(dot(*reinterpret_cast<const float4*>(&shared.keys[token][4 * lane]),
+                                          *reinterpret_cast<const float4*>(&shared.queries[token][4 * lane])));
+        if (lane == 0) shared.steps[token].key_query = sum;
+      }
+      __syncthreads();
+      run_recurrence(state, shared, count);
+    } else {
+      run_chunk<kColumns, K::kThreads>(state, shared, count);
+    }
+    __syncthreads();
+
+    // Gated norm: a warp has a token.
+    float2 outputs[kBlockTokens / K::kWarps][kGroups];
+    float sums[kBlockTokens / K::kWarps];
+#pragma unroll
+    for (int i = 0; i < kBlockTokens / K::kWarps; ++i) {
+      const int token = warp + i * K::kWarps;
+      float sum = 0.0F;
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        outputs[i][group] = {0.0F, 0.0F};
+        if (token < count) {
+          outputs[i][group] =
+              *reinterpret_cast<const float2*>(&shared.outputs[token][group * kOperandGroup + 2 * lane]);
+        }
+        sum = fmaf(outputs[i][group].x, outputs[i][group].x, sum);
+        sum = fmaf(outputs[i][group].y, outputs[i][group].y, sum);
+      }
+      sums[i] = sum_of_warp(sum);
+      if (kSlices == 2 && lane == 0) {
+        shared.square_sums[slice][token] = sums[i];
+        store_to_peer(peer_address(&shared.square_sums[slice][token], static_cast<unsigned>(1 - slice)), sums[i]);
+      }
+    }
+    if constexpr (kSlices == 2) cluster_arrive();
+    if (!pass.absorb) {
+      for (int index = thread; index < count * kColumns; index += K::kThreads) {
+        const int token = index / kColumns;
+        const int column = index % kColumns;
+        memory.updates[((record + token) * shape.value_heads + head) * kGdnHead + slice * kColumns + column] =
+            shared.values[token][column];
+      }
+    }
+    if (pass.absorb || first + kBlockTokens < pass.tokens) {
+      // The recurrent form's state has moved on already.
+      if constexpr (!K::kRecurrent) state.advance(shared, count);
+    }
+    if constexpr (kSlices == 2) cluster_wait();
+#pragma unroll
+    for (int i = 0; i < kBlockTokens / K::kWarps; ++i) {
+      const int token = warp + i * K::kWarps;
+      if (first + token >= padded_tokens) continue;
+      if constexpr (kSlices == 2) sums[i] = shared.square_sums[0][token] + shared.square_sums[1][token];
+      const float factor = 1.0F / sqrtf(sums[i] / static_cast<float>(shape.dv) + shape.eps);
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        const int column = group * kOperandGroup + 2 * lane;
+        float2 pair{0.0F, 0.0F};
+        if (token < count) {
+          const float2 gate = *reinterpret_cast<const float2*>(&shared.gate[token][column]);
+          pair.x = outputs[i][group].x * factor * norm[group].x * gate.x;
+          pair.y = outputs[i][group].y * factor * norm[group].y * gate.y;
+        }
+        if (whole_groups) {
+          store_group(pass.out, (head * kGdnHead + slice * kColumns) / kOperandGroup + group, first + token, pair);
+        } else if (token < count) {
+          const int of_head = slice * kColumns + column;
+          const std::int64_t out_column = static_cast<std::int64_t>(head) * shape.dv + of_head;
+          if (of_head < shape.dv) store_element(rows_out, first + token, out_column, pair.x);
+          if (of_head + 1 < shape.dv) store_element(rows_out, first + token, out_column + 1, pair.y);
+        }
+      }
+    }
+    __syncthreads();
+  }
+
+  if (pass.absorb) {
+    write_state<K>(memory, shared, state, slice_place, head, slice);
+    if (channel.role != Role::kGate) write_past(memory, head, channel, past);
+  }
+}
+
+// Rows -> panels, where heads share groups of 64 columns. A warp has a group of a token.
+__global__ void __launch_bounds__(kStoreThreads)
+    gdn_store_kernel(const float* mixed, int tokens, const __grid_constant__ Operand out) {
+  ptx::launch_dependents();
+  ptx::wait_for_preceding_grid();
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  const auto item = static_cast<int>(blockIdx.x * (kStoreThreads / kLanes) + threadIdx.x / kLanes);
+  const int group = item / out.width;
+  const int token = item % out.width;
+  if (group >= operand_blocks(out.columns)) return;
+  const std::int64_t column = static_cast<std::int64_t>(group) * kOperandGroup + 2 * lane;
+  const float* row = mixed + token * out.columns;
+  float2 pair{0.0F, 0.0F};
+  if (token < tokens && column < out.columns) pair.x = row[column];
+  if (token < tokens && column + 1 < out.columns) pair.y = row[column + 1];
+  store_group(out, group, token, pair);
+}
+
+template <int kSlices, GdnForm kForm>
+void launch_kernel_of(const char* name, const GdnPass& pass, const CudaLaunch& launch) {
+  using K = Kernel<kSlices, kForm>;
+  const int fill_blocks = pass.fill.bytes > 0 ? (pass.fill.blocks + kSlices - 1) / kSlices * kSlices : 0;
+  GdnPass rounded = pass;
+  rounded.fill.blocks = fill_blocks;
+  const LaunchShape shape{.blocks = pass.shape.value_heads * kSlices + fill_blocks,
+                          .threads = K::kThreads,
+                          .shared_bytes = static_cast<int>(sizeof(typename K::Shared)),
+                          .cluster = kSlices};
+  launch_kernel(name, gdn_kernel<kSlices, kForm>, shape, launch, rounded);
+}
+
+}  // namespace
+}  // namespace gdn
+
+int gdn_slices_of_device() {
+  int device = 0;
+  int clusters = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, device), "cudaDeviceGetAttribute");
+  return clusters != 0 ? 2 : 1;
+}
+
+void launch_gdn_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch) {
+  if (pass.tokens < 1) throw internal_error("a GDN pass of no tokens");
+  if (!pass.absorb && pass.tokens > kMostRoundTokens) throw internal_error("a GDN round of too many tokens");
+  if (slices == 2) {
+    if (form == GdnForm::kRecurrent) {
+      gdn::launch_kernel_of<2, GdnForm::kRecurrent>(name, pass, launch);
+    } else {
+      gdn::launch_kernel_of<2, GdnForm::kChunked>(name, pass, launch);
+    }
+  } else if (form == GdnForm::kRecurrent) {
+    gdn::launch_kernel_of<1, GdnForm::kRecurrent>(name, pass, launch);
+  } else {
+    gdn::launch_kernel_of<1, GdnForm::kChunked>(name, pass, launch);
+  }
+  const Operand& out = pass.out;
+  const bool panels = out.layout == OperandLayout::kFP16Panels || out.layout == OperandLayout::kBF16Panels;
+  if (!panels || pass.shape.dv == kGdnHead) return;
+  constexpr int kWarps = gdn::kStoreThreads / gdn::kLanes;
+  const int items = static_cast<int>(operand_blocks(out.columns)) * out.width;
+  CudaLaunch store = launch;
+  store.bytes = 0;  // counted with the pass
+  launch_kernel("gdn_store", gdn::gdn_store_kernel,
+                LaunchShape{.blocks = (items + kWarps - 1) / kWarps, .threads = gdn::kStoreThreads}, store,
+                static_cast<const float*>(pass.memory.mixed), pass.tokens, out);
+}
+
+void launch_gdn_round(GdnForm form, const CudaGdnWeights& weights, const CudaGdnCache& cache, const ProductResult& qkvz,
+                      const ProductResult& gates, int tokens, const RoundControl* control, const Operand& out,
+                      const L2Fill& fill, const CudaLaunch& launch) {
+  GdnPass pass{.shape = cache.shape, .weights = weights, .memory = gdn_memory(cache), .qkvz = qkvz, .gates = gates};
+  pass.tokens = tokens;
+  pass.control = control;
+  pass.out = out;
+  pass.fill = fill;
+  launch_gdn_pass("gdn_round", form, gdn_slices_of_device(), pass, launch);
+}
+
+void launch_gdn_prefill(GdnForm form, const CudaGdnWeights& weights, const CudaGdnCache& cache,
+                        const ProductResult& qkvz, const ProductResult& gates, int tokens, const RoundControl* control,
+                        const Operand& out, const CudaLaunch& launch) {
+  GdnPass pass{.shape = cache.shape, .weights = weights, .memory = gdn_memory(cache), .qkvz = qkvz, .gates = gates};
+  pass.tokens = tokens;
+  pass.control = control;
+  pass.out = out;
+  pass.absorb = true;
+  if (out.layout != OperandLayout::kFP32Rows && out.layout != OperandLayout::kBF16Rows) {
+    throw internal_error("a GDN prefill writes rows");
+  }
+  launch_gdn_pass("gdn_prefill", form, gdn_slices_of_device(), pass, launch);
+}
+
+}  // namespace tare::engine
