@@ -39,7 +39,7 @@ struct ProductResult {
   int width = 0;        // planes: tokens a plane; rows: not used
   bool planes = false;  // false: data is [token][rows], one plane
   float factor = 1;     // y = factor * sum of planes (2^-exponent of the operand)
-  TilePlan plan;
+  TilePlan plan{};
 };
 
 // Planes: [plane][row / 256][token / 2][row % 256][token % 2] FP32.

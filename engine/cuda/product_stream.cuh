@@ -64,8 +64,8 @@ constexpr int kMostStages = 16;
   return shape;
 }
 // 96 registers: two blocks leave 4,096 a scheduler to their neighbours.
-[[nodiscard]] constexpr int stream_registers(const StreamShape& shape) {
-  return shape.blocks_an_sm == 2 ? 96 : 200;
+[[nodiscard]] constexpr int stream_registers(int blocks_an_sm) {
+  return blocks_an_sm == 2 ? 96 : 200;
 }
 
 // A stage index that goes round, and the parity of its lap.
@@ -83,12 +83,10 @@ struct RingPlace {
 };
 
 // What a warp of a team does.
-template <class Format, int kTokens>
+template <class Format, int kTokens, int kStages>
 class Team {
  public:
-  static constexpr StreamShape kShape = stream_shape(Format::kFormat, kTokens);
-  static constexpr int kStages = kShape.stages;
-  static constexpr int kStageBytes = kShape.stage_bytes;
+  static constexpr int kStageBytes = unit_bytes(Format::kFormat) + operand_block_bytes(kTokens);
   static constexpr int kUnitBytes = unit_bytes(Format::kFormat);
   static constexpr int kCodeBytes = unit_code_bytes(Format::kFormat);
   static constexpr std::uint32_t kBlockBytes = operand_block_bytes(kTokens);
@@ -350,8 +348,8 @@ class Team {
   typename Format::Codes codes_[kAtOnce];
 };
 
-template <class Format, int kTokens>
-__global__ void __maxnreg__(stream_registers(stream_shape(Format::kFormat, kTokens)))
+template <class Format, int kTokens, int kStages, int kBlocksAnSm>
+__global__ void __maxnreg__(stream_registers(kBlocksAnSm))
     product_kernel(const __grid_constant__ StreamArguments arguments) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) std::byte shared[];
@@ -361,7 +359,7 @@ __global__ void __maxnreg__(stream_registers(stream_shape(Format::kFormat, kToke
     side_product<Format::kBFloat16, kTokens>(arguments, side_block, shared);
     return;
   }
-  Team<Format, kTokens> team(arguments, ptx::shared_address(shared));
+  Team<Format, kTokens, kStages> team(arguments, ptx::shared_address(shared));
   team.init_barriers();
   __syncthreads();
   team.fill();
@@ -372,24 +370,31 @@ __global__ void __maxnreg__(stream_registers(stream_shape(Format::kFormat, kToke
 #endif
 }
 
-template <class Format, int kTokens>
+template <class Format, int kTokens, int kStages, int kBlocksAnSm>
 void launch_stream(const StreamProduct& product, const CudaLaunch& launch, const char* name) {
-  constexpr StreamShape kShape = stream_shape(Format::kFormat, kTokens);
+  constexpr StreamShape kShape{
+      .stage_bytes = Team<Format, kTokens, kStages>::kStageBytes, .stages = kStages, .blocks_an_sm = kBlocksAnSm};
   static_assert(kShape.shared_bytes() >= side_shared_bytes(kTokens));
   const StreamArguments& arguments = product.arguments;
   const int side_blocks = (arguments.side_rows + kSideRowsABlock - 1) / kSideRowsABlock;
   launch_kernel(
-      name, product_kernel<Format, kTokens>,
+      name, product_kernel<Format, kTokens, kStages, kBlocksAnSm>,
       {.blocks = arguments.plan.grid + side_blocks, .threads = kStreamThreads, .shared_bytes = kShape.shared_bytes()},
       launch, arguments);
+}
+
+template <class Format, int kTokens>
+void launch_width(const StreamProduct& product, const CudaLaunch& launch, const char* name) {
+  constexpr StreamShape kShape = stream_shape(Format::kFormat, kTokens);
+  launch_stream<Format, kTokens, kShape.stages, kShape.blocks_an_sm>(product, launch, name);
 }
 
 // The instantiated widths of a format. names: of the launches at width 8, 16 and 32.
 template <class Format>
 void launch_stream_product(const StreamProduct& product, const CudaLaunch& launch, const char* const (&names)[3]) {
-  if (product.width == 8) return launch_stream<Format, 8>(product, launch, names[0]);
-  if (product.width == 16) return launch_stream<Format, 16>(product, launch, names[1]);
-  launch_stream<Format, 32>(product, launch, names[2]);
+  if (product.width == 8) return launch_width<Format, 8>(product, launch, names[0]);
+  if (product.width == 16) return launch_width<Format, 16>(product, launch, names[1]);
+  launch_width<Format, 32>(product, launch, names[2]);
 }
 
 }  // namespace tare::engine

@@ -13,7 +13,7 @@ struct StreamArguments {
   const std::byte* weights = nullptr;
   const std::byte* operand = nullptr;
   float* planes = nullptr;
-  TilePlan plan;
+  TilePlan plan{};
   int trigger_pairs = -1;  // ProductSettings
   int ahead_pairs = 0;
   // Rows beside the product, 16 a thread block, in the thread blocks after the plan's.

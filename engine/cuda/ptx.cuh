@@ -3,6 +3,8 @@
 // launch is programmatic.
 #pragma once
 
+#include <vector_types.h>
+
 #include <cstdint>
 
 namespace tare::engine::ptx {
@@ -77,6 +79,40 @@ __device__ __forceinline__ void bulk_copy(std::uint32_t shared_target, const voi
 }
 __device__ __forceinline__ void bulk_prefetch_l2(const void* source, std::uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
+}
+
+// Makes this thread's ordinary accesses to shared memory come before later copies of the copy engine into it.
+__device__ __forceinline__ void fence_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+__device__ __forceinline__ std::uint32_t load_shared_4(std::uint32_t shared_source) {
+  std::uint32_t word = 0;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(shared_source));
+  return word;
+}
+__device__ __forceinline__ uint2 load_shared_8(std::uint32_t shared_source) {
+  uint2 words;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(words.x), "=r"(words.y) : "r"(shared_source));
+  return words;
+}
+__device__ __forceinline__ uint4 load_shared_16(std::uint32_t shared_source) {
+  uint4 words;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "r"(shared_source));
+  return words;
+}
+__device__ __forceinline__ void store_shared_16(std::uint32_t shared_target, float4 value) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared_target), "f"(value.x), "f"(value.y),
+               "f"(value.z), "f"(value.w)
+               : "memory");
+}
+// Four 8x8 matrices of 16-bit numbers; lane 8 i + r gives the address of row r of matrix i.
+__device__ __forceinline__ void load_matrices(std::uint32_t shared_row, std::uint32_t* four) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(four[0]), "=r"(four[1]), "=r"(four[2]), "=r"(four[3])
+               : "r"(shared_row));
 }
 
 }  // namespace tare::engine::ptx

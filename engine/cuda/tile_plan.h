@@ -1,4 +1,4 @@
-// How the units of a q4 matrix are cut among the thread blocks of one launch, and where partial sums go.
+// How the units of a weight matrix are cut among the thread blocks of one launch, and where partial sums go.
 //
 // The unit pairs (256 rows x 128 columns) of all row blocks, in order, form one line that is cut into `grid` runs of
 // equal length (up to one pair). A run that crosses a row block's end yields one fragment of each row block it touches.
@@ -7,7 +7,7 @@
 // depend on the number of tokens. constexpr, so that host, kernels and tests use the same lines.
 #pragma once
 
-#include "engine/cuda/q4_tiles.h"
+#include "engine/cuda/tiles.h"
 
 namespace tare::engine {
 
@@ -41,9 +41,9 @@ struct TilePlan {
 };
 
 // The cut of a matrix among at most `most_blocks` thread blocks. pairs() * (most_blocks + 1) must stay below 2^32.
-[[nodiscard]] constexpr TilePlan q4_plan(std::int64_t rows, std::int64_t columns, int most_blocks) {
-  TilePlan plan{.row_blocks = static_cast<int>(q4_row_blocks(rows)),
-                .pairs_a_row_block = static_cast<int>(q4_unit_pairs_a_row_block(columns)),
+[[nodiscard]] constexpr TilePlan cut_tiles(std::int64_t rows, std::int64_t columns, int most_blocks) {
+  TilePlan plan{.row_blocks = static_cast<int>(unit_row_blocks(rows)),
+                .pairs_a_row_block = static_cast<int>(unit_pairs_a_row_block(columns)),
                 .grid = most_blocks};
   if (plan.pairs() < most_blocks) plan.grid = plan.pairs();
   return plan;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/cuda/launch.cuh"
 #include "engine/cuda/ptx.cuh"
-#include "engine/cuda/q4_launch.cuh"
 #include "profiles/micro/graph_time.h"
 
 namespace {
@@ -87,7 +87,8 @@ void measure(cudaStream_t stream, const std::byte* data, const Ring& ring, doubl
       stream,
       [&] {
         for (int launch = 0; launch < launches; ++launch) {
-          launch_kernel("ring", ring_kernel, ring.blocks, 64, ring.stages * ring.stage_bytes,
+          launch_kernel("ring", ring_kernel,
+                        {.blocks = ring.blocks, .threads = 64, .shared_bytes = ring.stages * ring.stage_bytes},
                         {.stream = stream, .programmatic = programmatic},
                         data + static_cast<std::size_t>(launch) * launch_bytes, ring.stage_bytes, ring.stages,
                         blocks_stages);

@@ -9,12 +9,14 @@
 
 #include "base/error.h"
 #include "engine/cuda/cuda_check.h"
+#include "engine/cuda/ptx.cuh"
 #include "profiles/micro/graph_time.h"
-#include "profiles/micro/q4_wgmma.cuh"
+#include "profiles/micro/small_wgmma.cuh"
 
 namespace {
 
-using namespace tare::micro;  // NOLINT(google-build-using-namespace): a program, not a header
+using namespace tare::engine;  // NOLINT(google-build-using-namespace): a program, not a header
+using namespace tare::micro;   // NOLINT(google-build-using-namespace)
 
 constexpr int kTurns = 512;
 constexpr int kInstructionsAGroup = 4;

@@ -1,21 +1,10 @@
-// A consumer by wgmma, a control for the engine's (q4_mma_sync.cuh), which is faster: a warpgroup owns one or two of
-// the tiles of 64 rows. The dequantised weights of a tile are operand A, in registers; the activations are operand B,
-// in shared memory, read by the tensor core itself.
-//
-// Two accumulators take turns: while the four matrix instructions of one step (a tile of a unit) run, the next step's
-// codes are unpacked and the last sums are weighted. A pair's last step runs on into the next pair, until that pair's
-// first codes are unpacked; the stage is released then. The wait at that point is for all groups: with waits for all
-// but the newest only, ptxas 13.0 does not see that sums are ready when they are read and serialises the instructions
-// (C7514).
-//
-// Sums: d[4 j + 2 u + v] of a thread is row 16 w + g + 8 u of the tile, token 8 j + 2 p + v (PTX ISA, wgmma fragments).
+// wgmma with operand A in registers and 8 or 16 columns of operand B: four instructions over a panel of activations
+// (operand.h). What the products would use if it were faster than mma.sync; wgmma_rate_probe.cu measures its rate.
 #pragma once
 
-#include "engine/cuda/q4_fragments.cuh"
+#include <cstdint>
 
 namespace tare::micro {
-
-using namespace tare::engine;  // NOLINT(google-build-using-namespace): the engine's parts, put together another way
 
 // Descriptor of 16 columns of the activation panel, from the low word of the panel's: K-major, no swizzle; 16 kTokens
 // bytes from one column of core matrices to the next, 128 bytes from 8 tokens to the next 8.
@@ -33,7 +22,7 @@ __device__ __forceinline__ std::uint32_t panel_low_word(std::uint32_t shared_pan
 }
 
 // sums = A B over 64 columns: four instructions as one committed group, started but not waited for.
-#define TARE_Q4_MULTIPLY_16                                                                                           \
+#define TARE_MULTIPLY_16                                                                                              \
   asm volatile(                                                                                                       \
       "{\n\t"                                                                                                         \
       "wgmma.fence.sync.aligned;\n\t"                                                                                 \
@@ -51,7 +40,7 @@ __device__ __forceinline__ std::uint32_t panel_low_word(std::uint32_t shared_pan
         "r"(a[10]), "r"(a[11]), "r"(a[12]), "r"(a[13]), "r"(a[14]), "r"(a[15]), "l"(b0), "l"(b1), "l"(b2), "l"(b3)    \
       : "memory")
 
-#define TARE_Q4_MULTIPLY_8                                                                                            \
+#define TARE_MULTIPLY_8                                                                                               \
   asm volatile(                                                                                                       \
       "{\n\t"                                                                                                         \
       "wgmma.fence.sync.aligned;\n\t"                                                                                 \
@@ -78,14 +67,14 @@ __device__ __forceinline__ void multiply(float (&d)[kTokens / 2], const std::uin
   const std::uint64_t b2 = panel_descriptor<kTokens>(panel_low, 2);
   const std::uint64_t b3 = panel_descriptor<kTokens>(panel_low, 3);
   if constexpr (kTokens == 16) {
-    TARE_Q4_MULTIPLY_16;
+    TARE_MULTIPLY_16;
   } else {
-    TARE_Q4_MULTIPLY_8;
+    TARE_MULTIPLY_8;
   }
 #endif
 }
-#undef TARE_Q4_MULTIPLY_16
-#undef TARE_Q4_MULTIPLY_8
+#undef TARE_MULTIPLY_16
+#undef TARE_MULTIPLY_8
 
 // Until at most kInFlight committed groups run; `d` is then readable.
 template <int kInFlight, int kSums>
@@ -104,102 +93,5 @@ __device__ __forceinline__ void wait_for_sums(float (&d)[kSums]) {
   }
 #endif
 }
-
-template <int kTokenCount, int kWarpgroupCount>
-class Q4WgmmaConsumer {
- public:
-  static constexpr int kTokens = kTokenCount;
-  static constexpr int kWarpgroups = kWarpgroupCount;
-
-  __device__ __forceinline__ Q4WgmmaConsumer() { lane_.hold(); }
-
-  __device__ __forceinline__ void first_pair(const std::byte* stage) {
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-#pragma unroll
-      for (float& total : totals_[tile]) total = 0.0F;
-    }
-    pair(
-        stage, [] {}, [] {});
-  }
-
-  template <class Release>
-  __device__ __forceinline__ void next_pair(const std::byte* stage, Release release_previous) {
-    if constexpr (kDrains) {
-      release_previous();
-      pair(
-          stage, [] {}, [] {});
-    } else {
-      pair(
-          stage, [&] { wait_for_sums<0>(sums_[1]); },
-          [&] {
-            add_group<kTokens>(totals_[kTiles - 1], sums_[1], last_scales_, last_offsets_);
-            release_previous();
-          });
-    }
-  }
-
-  __device__ __forceinline__ void end_fragment() {
-    if constexpr (!kDrains) {
-      wait_for_sums<0>(sums_[1]);
-      add_group<kTokens>(totals_[kTiles - 1], sums_[1], last_scales_, last_offsets_);
-    }
-  }
-
-  __device__ __forceinline__ void store(float* plane) const {
-    store_totals<kTokens, kTiles>(plane, totals_, lane_);
-  }
-
- private:
-  static constexpr int kTiles = 4 / kWarpgroups;
-  static constexpr bool kDrains = kWarpgroups == 4;  // no products run on into the next pair
-  static constexpr int kSteps = 2 * kTiles;          // of a pair: tile after tile, unit after unit; an even number
-
-  // `before` runs when the first codes are unpacked, `between` when the first products are on their way.
-  template <class Before, class Between>
-  __device__ __forceinline__ void pair(const std::byte* stage, Before before, Between between) {
-    const std::uint32_t base = ptx::shared_address(stage);
-    const std::uint32_t panel_low = panel_low_word<kTokens>(base + kQ4PairBytes);
-    __half2 scales[2];
-    Offsets<kTokens> offsets[2];
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const int unit = step / kTiles;
-      const int tile = step % kTiles;
-      const std::uint32_t unit_base = base + static_cast<std::uint32_t>(unit * kQ4UnitBytes);
-      const uint4 codes = load_codes(unit_base + lane_.codes + static_cast<std::uint32_t>(tile * 2048));
-      scales[step % 2] = load_scales(unit_base + lane_.scales + static_cast<std::uint32_t>(tile * 4));
-      if (tile == 0) {
-        offsets[unit].load(base + static_cast<std::uint32_t>(kQ4PairBytes + unit * kBlockBytes +
-                                                             q4_activation_panel_bytes(kTokens) + lane_.p * kTokens));
-      }
-      std::uint32_t registers[16];
-      unpack_tile(codes, registers);
-      if (step == 0) before();
-      multiply<kTokens>(sums_[step % 2], registers, panel_low + static_cast<std::uint32_t>(unit * kBlockBytes / 16));
-      if (step == 0) {
-        between();
-      } else {
-        wait_for_sums<1>(sums_[(step - 1) % 2]);
-        add_group<kTokens>(totals_[(step - 1) % kTiles], sums_[(step - 1) % 2], scales[(step - 1) % 2],
-                           offsets[(step - 1) / kTiles]);
-      }
-    }
-    if constexpr (kDrains) {
-      wait_for_sums<0>(sums_[1]);
-      add_group<kTokens>(totals_[kTiles - 1], sums_[1], scales[1], offsets[1]);
-    } else {
-      last_scales_ = scales[1];
-      last_offsets_ = offsets[1];
-    }
-  }
-
-  static constexpr int kBlockBytes = q4_activation_block_bytes(kTokens);
-  Q4Lane<kTiles> lane_;
-  float totals_[kTiles][kTokens / 2];
-  float sums_[2][kTokens / 2];  // sums_[1] of the last step is in flight between pairs
-  __half2 last_scales_;
-  Offsets<kTokens> last_offsets_;
-};
 
 }  // namespace tare::micro
