@@ -11,6 +11,12 @@
 namespace tare::engine {
 namespace {
 
+DeviceBuffer upload(const std::vector<float>& values, const std::string& name) {
+  DeviceBuffer result(values.size() * sizeof(float), name.c_str());
+  copy_to_device(result, std::span<const float>(values));
+  return result;
+}
+
 class Loader {
  public:
   Loader(const Checkpoint& checkpoint, const EngineOptions& options)
@@ -52,12 +58,6 @@ class Loader {
     stage_.stage(matrix, [&](const StagedRows& rows, std::uint64_t* fault, const CudaLaunch& launch) {
       launch_store_rows(rows, result.as<std::uint16_t>(), fault, launch);
     });
-    return result;
-  }
-
-  DeviceBuffer upload(const std::vector<float>& values, const std::string& name) const {
-    DeviceBuffer result(values.size() * sizeof(float), name.c_str());
-    copy_to_device(result, std::span<const float>(values));
     return result;
   }
 

@@ -113,8 +113,10 @@ TEST_F(Conversions, E4M3AndScalesAreTheHostsForAllKindsOfNumbers) {
   }
 }
 
-// Rows whose groups take turns in everything that an encoder can do wrong.
-std::vector<float> hard_rows(std::int64_t rows, std::int64_t columns, unsigned seed) {
+// Rows whose groups take turns in everything that an encoder can do wrong. `wide`: they will be FP32, so that the
+// largest weight may be the largest that q3 has a scale for; BF16 would round it up.
+std::vector<float> hard_rows(std::int64_t rows, std::int64_t columns, unsigned seed, bool wide) {
+  const float largest = wide ? 65504.0F * 3 : 191.0F * 1024;
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal(0.0F, 0.02F);
   std::vector<float> values;
@@ -151,7 +153,7 @@ std::vector<float> hard_rows(std::int64_t rows, std::int64_t columns, unsigned s
           values.push_back(drawn * 0x1p-126F);
           break;
         case 8:  // the largest scale that FP16 holds, for q3; large ones for the others
-          values.push_back(largest_first(65504.0F * 3, drawn * 1e6F));
+          values.push_back(largest_first(largest, drawn * 1e6F));
           break;
         case 9:  // absmax / most a hair above an FP16 number: the scale rounds down, the largest weight is clamped
           values.push_back(largest_first(448 * 0x1.002p-9F, drawn));
@@ -201,7 +203,7 @@ std::uint64_t read_fault(const PoisonedBuffer& fault) {
 
 TEST_F(Encoding, TilesAreTheHostsByteForByte) {
   for (const Problem& problem : problems()) {
-    std::vector<float> values = hard_rows(problem.rows, problem.columns, 5);
+    std::vector<float> values = hard_rows(problem.rows, problem.columns, 5, problem.wide);
     const DeviceBuffer source = source_of(values, problem.wide);
     const std::vector<std::byte> wanted = host_tiles(problem.format, values, problem.columns);
     const PoisonedBuffer tiles(wanted.size());
@@ -218,7 +220,7 @@ TEST_F(Encoding, TilesAreTheHostsByteForByte) {
 TEST_F(Encoding, ARunOfRowBlocksFillsItsPlaceAndNothingElse) {
   for (const WeightFormat format : kAllFormats) {
     constexpr std::int64_t kColumns = 200;
-    std::vector<float> values = hard_rows(700, kColumns, 6);
+    std::vector<float> values = hard_rows(700, kColumns, 6, false);
     const DeviceBuffer source = source_of(values, false);
     const std::vector<std::byte> wanted = host_tiles(format, values, kColumns);
     const std::size_t row_block = wanted.size() / 3;
@@ -245,7 +247,7 @@ TEST_F(Encoding, ARunOfRowBlocksFillsItsPlaceAndNothingElse) {
 
 TEST_F(Encoding, OneChangedWeightChangesTheTiles) {  // the control of the comparisons above
   for (const WeightFormat format : kAllFormats) {
-    std::vector<float> values = hard_rows(256, 128, 7);
+    std::vector<float> values = hard_rows(256, 128, 7, true);
     const std::vector<std::byte> before = host_tiles(format, values, 128);
     values[11 * 128 + 5] += 0.05F;  // of ordinary numbers of standard deviation 0.02
     const DeviceBuffer source = source_of(values, true);
@@ -259,7 +261,7 @@ TEST_F(Encoding, OneChangedWeightChangesTheTiles) {  // the control of the compa
 
 // The hard rows do what they are for: host codes at both ends, scales at both ends and zero.
 TEST(EncodingOracle, TheHardRowsReachEveryCodeAndBothEndsOfTheScales) {
-  const std::vector<float> values = hard_rows(240, 640, 5);
+  const std::vector<float> values = hard_rows(240, 640, 5, true);
   for (const int most : {kQ8MostCode, kQ4MostCode, kQ3MostCode}) {
     std::vector<int> seen(static_cast<std::size_t>(2 * most + 1));
     bool zero = false, floor = false, largest = false;
@@ -279,7 +281,7 @@ TEST(EncodingOracle, TheHardRowsReachEveryCodeAndBothEndsOfTheScales) {
 
 TEST_F(Encoding, PlainRowsAreRoundedToNearestEven) {
   for (const bool wide : {false, true}) {
-    std::vector<float> values = hard_rows(70, 101, 8);
+    std::vector<float> values = hard_rows(70, 101, 8, wide);
     const DeviceBuffer source = source_of(values, wide);
     const PoisonedBuffer out(2 * values.size());
     const PoisonedBuffer fault(sizeof(std::uint64_t));
@@ -298,7 +300,7 @@ TEST_F(Encoding, PlainRowsAreRoundedToNearestEven) {
 // Where the first fault of a 300 x 200 matrix is said to be when `spoil` has changed it; rows 256.. are encoded first.
 template <class Spoil>
 std::uint64_t fault_after(WeightFormat format, bool plain, const Spoil& spoil) {
-  std::vector<float> values = hard_rows(300, 200, 9);
+  std::vector<float> values = hard_rows(300, 200, 9, true);
   spoil(values);
   const DeviceBuffer source = on_device(values);
   const PoisonedBuffer tiles(static_cast<std::size_t>(tile_bytes(format, 300, 200)));
