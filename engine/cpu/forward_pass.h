@@ -11,9 +11,9 @@
 
 #include "base/thread_pool.h"
 #include "engine/backend/backend.h"
+#include "engine/backend/rope.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/model_weights.h"
-#include "engine/cpu/rope.h"
 #include "engine/cpu/row_buffer.h"
 #include "engine/cpu/sequence_state.h"
 

@@ -7,10 +7,10 @@
 #include <random>
 
 #include "base/thread_pool.h"
+#include "engine/backend/rope.h"
 #include "engine/cpu/convolution_columns.h"
 #include "engine/cpu/gdn_cache.h"
 #include "engine/cpu/gdn_definition.h"
-#include "engine/cpu/rope.h"
 
 namespace tare::engine {
 namespace {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace tare::engine {
@@ -13,10 +14,13 @@ class RopeTable {
   RopeTable(std::int64_t positions, std::int64_t rotary_dim, double theta);
   // Rotates x [>= rotary_dim] in place.
   void rotate(std::int64_t position, float* x) const;
+  // [positions][rotary_dim / 2], what rotate reads: for a backend that rotates elsewhere.
+  [[nodiscard]] std::span<const float> cosines() const { return cosines_; }
+  [[nodiscard]] std::span<const float> sines() const { return sines_; }
 
  private:
   std::int64_t half_ = 0;
-  std::vector<float> cosines_;  // [positions][rotary_dim / 2]
+  std::vector<float> cosines_;
   std::vector<float> sines_;
 };
 

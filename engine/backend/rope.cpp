@@ -1,4 +1,4 @@
-#include "engine/cpu/rope.h"
+#include "engine/backend/rope.h"
 
 #include <cmath>
 
