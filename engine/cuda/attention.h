@@ -51,31 +51,26 @@ class CudaKeyValueCache {
   DeviceBuffer keys_, values_;
 };
 
-// How a round's attention is cut along the positions: parts of `part_positions`, at absolute multiples of it, each
-// summed by itself and merged in order. A function of the context bound alone, so that a position's result does not
-// depend on the number of tokens in the pass. A graph is captured for one bound.
-struct AttentionSplit {
-  int part_positions = 0;
-  int most_parts = 0;
-};
-// For rounds whose last position is below `context_bound`. The bounds for which graphs are made: attention_bound gives
-// the least one that is above `position`.
+// Rounds whose last position is below one bound share a graph; attention_bound gives the least bound above `position`.
+// The bound decides how many thread blocks start, not a bit of any result (attention_layout.h: part_positions).
 [[nodiscard]] std::int64_t attention_bound(std::int64_t position, std::int64_t capacity);
-[[nodiscard]] AttentionSplit attention_split(const CudaAttentionShape& shape, std::int64_t context_bound);
-// Bytes of work space that rounds of `tokens` tokens need (rotated queries, partial results).
+// Bytes of work space that rounds of up to `tokens` tokens need (rotated queries, partial results).
 [[nodiscard]] std::size_t attention_workspace_bytes(const CudaAttentionShape& shape, std::int64_t context_bound,
                                                     int tokens);
 
 // qkv: rows [per head: query, gate] (2 heads head_dim), then keys, then values. out: operand of heads * head_dim
 // columns; every token of its width is written, zeros past `tokens`. Positions control->frontier + t. tokens 1..32,
 // a chain: token t sees all positions up to its own. The launches append to the cache at those positions. Nothing at or
-// past them is read otherwise.
+// past them is read otherwise. Arithmetic: caches with an FP32 half, and head dimensions other than 256, in FP32; else
+// tensor cores: queries and weights of FP8 caches are FP16, those of BF16 caches two BF16 terms. A token's bits do not
+// depend on the tokens beside it. Records declare no cache bytes: the context is known on the device only.
 void launch_attention_round(const CudaAttentionWeights& weights, const CudaRopeTable& rope,
                             const CudaKeyValueCache& cache, const ProductResult& qkv, int tokens,
                             std::int64_t context_bound, const RoundControl* control, std::byte* workspace,
                             const Operand& out, const L2Fill& fill, const CudaLaunch& launch);
 
-// The same for a prefill chunk of any length at positions frontier + t, results and operand in rows.
+// The same for a prefill chunk of any length at positions frontier + t, results and operand in rows. Queries and
+// weights of BF16 caches are one BF16 term here.
 [[nodiscard]] std::size_t attention_prefill_workspace_bytes(const CudaAttentionShape& shape, std::int64_t tokens);
 void launch_attention_prefill(const CudaAttentionWeights& weights, const CudaRopeTable& rope,
                               const CudaKeyValueCache& cache, const ProductResult& qkv, int tokens,

@@ -1,0 +1,67 @@
+// What the attention kernels share.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include "engine/cuda/attention_kernels.h"
+#include "engine/cuda/ptx.cuh"
+
+namespace tare::engine {
+
+__device__ __forceinline__ int first_position(const PassPositions& positions) {
+  return positions.control != nullptr ? positions.control->frontier : positions.first;
+}
+
+__device__ __forceinline__ float sum_of_warp(float value) {
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0U, value, step);
+  return value;
+}
+__device__ __forceinline__ float most_of_warp(float value) {
+  for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(~0U, value, step));
+  return value;
+}
+
+__device__ __forceinline__ float load_cached(CacheFormat format, const std::byte* place) {
+  if (format == CacheFormat::kFP32) return *reinterpret_cast<const float*>(place);
+  if (format == CacheFormat::kBF16) return __bfloat162float(*reinterpret_cast<const __nv_bfloat16*>(place));
+  const __half_raw half = __nv_cvt_fp8_to_halfraw(*reinterpret_cast<const __nv_fp8_storage_t*>(place), __NV_E4M3);
+  return __half2float(half);
+}
+__device__ __forceinline__ void store_cached(CacheFormat format, std::byte* place, float value) {
+  if (format == CacheFormat::kFP32) {
+    *reinterpret_cast<float*>(place) = value;
+  } else if (format == CacheFormat::kBF16) {
+    *reinterpret_cast<__nv_bfloat16*>(place) = __float2bfloat16_rn(value);
+  } else {
+    *reinterpret_cast<__nv_fp8_storage_t*>(place) = __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3);
+  }
+}
+
+__device__ __forceinline__ float sigmoid(float x) {
+  return 1.0F / (1.0F + expf(-x));
+}
+
+// The reference a part's weights are taken against: its largest score, or 0 when it has none.
+__device__ __forceinline__ float reference_score(float largest) {
+  return largest == -INFINITY ? 0.0F : largest;
+}
+
+// One of the first fill.blocks thread blocks of a kernel: its share of the fill.
+__device__ __forceinline__ void fill_l2(const L2Fill& fill, int block) {
+#if __CUDA_ARCH__ >= 900
+  constexpr std::int64_t kPiece = 16384;
+  const std::int64_t step = static_cast<std::int64_t>(fill.blocks) * kPiece * 32;
+  if (threadIdx.x >= 32) return;
+  for (std::int64_t at = (static_cast<std::int64_t>(block) * 32 + threadIdx.x) * kPiece; at < fill.bytes; at += step) {
+    const std::int64_t left = (fill.bytes - at) / 16 * 16;
+    const std::int64_t bytes = left < kPiece ? left : kPiece;
+    if (bytes > 0) ptx::bulk_prefetch_l2(fill.data + at, static_cast<std::uint32_t>(bytes));
+  }
+#else
+  (void)fill, (void)block;
+#endif
+}
+
+}  // namespace tare::engine

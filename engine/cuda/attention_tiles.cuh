@@ -1,0 +1,573 @@
+// Attention on tensor cores, head dimension 256. A thread block has one key-value head, one group of query columns
+// (column = token and query head) and a run of positions: a part in a round, everything up to the group's last token in
+// prefill. The cache is operand A of both products, straight from its tiled order (attention_layout.h), so columns come
+// in eights: the 6 query heads of one token cost 8.
+//
+//   a tile of 64 positions:
+//     S[64 x columns] = K Q        warp w: positions 16 (w % 4) .. + 15, the first or second half of the column tiles
+//     largest score a column       over the warp by shuffles, over the four warps by shared memory
+//     P = 2^(S - largest)          to shared memory as operand B
+//     O[256 x columns] = keep O + V P      warp w: dims 32 w .. 32 w + 31, in registers
+//
+// K and V arrive as units of 16 KiB in a ring of bulk copies, in the order of use. Two __syncthreads a tile (after the
+// largest scores, after P) also say which units are free, so the ring needs no barriers of its own for that.
+//
+// All column counts do the same operations in the same order for a column, and so does a tile that a column does not
+// see (weights 0, largest score unchanged): a token's bits do not depend on the tokens beside it.
+#pragma once
+
+#include "engine/cuda/attention_device.cuh"
+#include "engine/cuda/attention_mma.cuh"
+#include "engine/cuda/launch.cuh"
+#include "engine/cuda/operand.cuh"
+#include "engine/cuda/product_result.cuh"
+
+namespace tare::engine {
+
+constexpr int kTilesWarps = 8;
+constexpr int kTilesThreads = 32 * kTilesWarps;
+constexpr int kPositionGroups = 4;                       // of 16 positions, in a tile
+constexpr int kWarpDims = kTensorHeadDim / kTilesWarps;  // two operands A of 16 dims
+constexpr int kMostSharedBytes = 232448;                 // of one block of an SM
+constexpr int kMostSharedBytesOfTwo = 115712;            // of each of two blocks
+constexpr int kMostUnits = 12;
+constexpr int kStagedRow = kTensorHeadDim + 4;  // floats; the 4 keep banks apart
+
+template <CacheFormat kKeyFormat, CacheFormat kValueFormat, int kTiles, bool kInRound>
+struct TilesShape {
+  static constexpr CacheFormat kKey = kKeyFormat;
+  static constexpr CacheFormat kValue = kValueFormat;
+  static constexpr int kColumnTiles = kTiles;
+  static constexpr int kColumns = 8 * kTiles;
+  static constexpr int kHalfTiles = (kTiles + 1) / 2;  // of a warp, in S
+  static constexpr bool kRound = kInRound;
+  // Units of a tile: 64 positions x 256 dims.
+  static constexpr int kKeyUnits = element_bytes(kKey);
+  static constexpr int kValueUnits = element_bytes(kValue);
+  static constexpr int kTileUnits = kKeyUnits + kValueUnits;
+  // A round keeps queries and weights of BF16 products in two terms.
+  static constexpr int kQueryTerms = kRound && kKey == CacheFormat::kBF16 ? 2 : 1;
+  static constexpr int kWeightTerms = kRound && kValue == CacheFormat::kBF16 ? 2 : 1;
+  static constexpr int kQueryTermBytes = kTiles * kColumnTileElements * 2;
+  static constexpr int kWeightTermBytes = kTiles * 8 * kTilePositions * 2;
+  // [ring][weights][queries][largest: 4 columns][keep: columns][last seen position: columns][barriers]
+  static constexpr int kQueryBytes = kQueryTerms * kQueryTermBytes;
+  static constexpr int kWeightBytes = kWeightTerms * kWeightTermBytes;
+  static constexpr int kOtherBytes =
+      kWeightBytes + kQueryBytes + kColumns * 4 * (kPositionGroups + 2) + 8 * (kMostUnits + 1);
+  static constexpr int kUnitsOfTwo = (kMostSharedBytesOfTwo - kOtherBytes) / kCacheUnitBytes;
+  static constexpr int kBlocksAnSm = kTiles <= 6 && kUnitsOfTwo >= kTileUnits + kTileUnits / 2 ? 2 : 1;
+  static constexpr int kUnitsOfOne = (kMostSharedBytes - kOtherBytes) / kCacheUnitBytes;
+  static constexpr int kUnits = kBlocksAnSm == 2 ? kUnitsOfTwo : kUnitsOfOne < kMostUnits ? kUnitsOfOne : kMostUnits;
+  static constexpr int kRingBytes = kUnits * kCacheUnitBytes;
+  static constexpr int kSharedBytes = kRingBytes + kOtherBytes;
+  static_assert(kUnits >= kTileUnits && kUnits <= kMostUnits);
+  static_assert(kColumns * kStagedRow * 4 <= kRingBytes + kWeightBytes, "the result is staged in ring and weights");
+};
+
+// The ring as thread 0 fills it and all warps read it. Units are counted from the block's first.
+template <class Shape>
+struct UnitRing {
+  std::uint32_t ring = 0;
+  std::uint32_t barriers = 0;
+  const std::byte* keys = nullptr;  // of the run's first tile
+  const std::byte* values = nullptr;
+  int base = 0;    // units of earlier runs
+  int issued = 0;  // of this run
+
+  __device__ __forceinline__ std::uint32_t unit(int index) const {
+    return ring + static_cast<std::uint32_t>((base + index) % Shape::kUnits * kCacheUnitBytes);
+  }
+  __device__ __forceinline__ void wait(int index) const {
+    const int at = base + index;
+    ptx::barrier_wait(barriers + static_cast<std::uint32_t>(8 * (at % Shape::kUnits)),
+                      static_cast<std::uint32_t>(at / Shape::kUnits % 2));
+  }
+  __device__ __forceinline__ void issue_below(int limit) {
+    for (; issued < limit; ++issued) {
+      const int tile = issued / Shape::kTileUnits;
+      const int within = issued % Shape::kTileUnits;
+      const std::byte* source =
+          within < Shape::kKeyUnits
+              ? keys + static_cast<std::int64_t>(tile * Shape::kKeyUnits + within) * kCacheUnitBytes
+              : values +
+                    static_cast<std::int64_t>(tile * Shape::kValueUnits + within - Shape::kKeyUnits) * kCacheUnitBytes;
+      const std::uint32_t barrier = barriers + static_cast<std::uint32_t>(8 * ((base + issued) % Shape::kUnits));
+      ptx::barrier_arrive_expect(barrier, kCacheUnitBytes);
+      ptx::bulk_copy(unit(issued), source, kCacheUnitBytes, barrier);
+    }
+  }
+};
+
+// What of a lane's 16 bytes of values belongs to positions of the piece below `valid`; the rest becomes 0. It may be
+// anything, a NaN too, and 0 times that is not 0.
+template <CacheFormat kFormat>
+__device__ __forceinline__ uint4 keep_positions(const uint4& words, int valid, int p) {
+  std::uint32_t kept[4];
+#pragma unroll
+  for (int word = 0; word < 4; ++word) {
+    std::uint32_t mask = 0;
+    constexpr int kNumbers = 4 / element_bytes(kFormat);
+#pragma unroll
+    for (int i = 0; i < kNumbers; ++i) {
+      const int element = word * kNumbers + i;
+      const int position = element / 4 * 16 + element % 4 / 2 * 8 + 2 * p + element % 2;
+      const std::uint32_t all = kFormat == CacheFormat::kFP8 ? 0xFFU : 0xFFFFU;
+      if (position < valid) mask |= all << (32 / kNumbers * i);
+    }
+    kept[word] = word_of(words, word) & mask;
+  }
+  return {kept[0], kept[1], kept[2], kept[3]};
+}
+
+template <class Shape>
+class TilesBlock {
+ public:
+  __device__ __forceinline__ TilesBlock(const AttentionTilesArguments& arguments, std::byte* shared, int group,
+                                        int kv_head)
+      : arguments_(arguments),
+        shared_(shared),
+        kv_head_(kv_head),
+        heads_a_kv_head_(arguments.heads / arguments.kv_heads),
+        first_token_(group * arguments.columns.tokens_a_group),
+        tokens_(min(arguments.columns.tokens_a_group, arguments.positions.tokens - first_token_)) {
+    const std::uint32_t base = ptx::shared_address(shared);
+    ring_.ring = base;
+    weights_ = base + Shape::kRingBytes;
+    queries_ = weights_ + Shape::kWeightBytes;
+    largest_ = reinterpret_cast<float*>(shared + Shape::kRingBytes + Shape::kWeightBytes + Shape::kQueryBytes);
+    keep_ = largest_ + kPositionGroups * Shape::kColumns;
+    last_seen_ = reinterpret_cast<int*>(keep_ + Shape::kColumns);
+    ring_.barriers = ptx::shared_address(last_seen_ + Shape::kColumns);
+    query_barrier_ = ring_.barriers + 8 * kMostUnits;
+    const std::int64_t run = arguments.slots * kTensorHeadDim;
+    keys_ = arguments.keys + kv_head * run * element_bytes(Shape::kKey);
+    values_ = arguments.values + kv_head * run * element_bytes(Shape::kValue);
+    query_source_ =
+        arguments.queries + static_cast<std::int64_t>(kv_head * arguments.columns.groups + group) * Shape::kQueryBytes;
+    if (threadIdx.x == 0) {
+      for (int i = 0; i <= kMostUnits; ++i) ptx::barrier_init(ring_.barriers + static_cast<std::uint32_t>(8 * i), 1);
+      ptx::fence_barrier_init();
+    }
+  }
+
+  // Positions, once the frontier is known: before the wait for the preceding grid.
+  __device__ __forceinline__ void set_frontier(int frontier) {
+    frontier_ = frontier;
+    for (int column = static_cast<int>(threadIdx.x); column < Shape::kColumns; column += kTilesThreads) {
+      last_seen_[column] = first_position() + min(column / heads_a_kv_head_, tokens_ - 1);
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ int first_position() const { return frontier_ + first_token_; }
+  [[nodiscard]] __device__ __forceinline__ int last_position() const { return first_position() + tokens_ - 1; }
+
+  // Begins the run of positions begin .. end - 1 (begin a multiple of 64). Thread 0 asks for the units whose positions
+  // all lie below `written`.
+  __device__ __forceinline__ void begin_run(int begin, int end, int written) {
+    begin_ = begin;
+    end_ = end;
+    tiles_ = (end - begin + kTilePositions - 1) / kTilePositions;
+    ring_.keys = keys_ + static_cast<std::int64_t>(begin) * kTensorHeadDim * element_bytes(Shape::kKey);
+    ring_.values = values_ + static_cast<std::int64_t>(begin) * kTensorHeadDim * element_bytes(Shape::kValue);
+    ring_.issued = 0;
+    const int complete = max(0, min(written, end) - begin) / kTilePositions;
+    if (threadIdx.x == 0) ring_.issue_below(min(complete * Shape::kTileUnits, Shape::kUnits));
+  }
+  __device__ __forceinline__ void load_queries() const {
+    if (threadIdx.x != 0) return;
+    ptx::barrier_arrive_expect(query_barrier_, Shape::kQueryBytes);
+    for (int at = 0; at < Shape::kQueryBytes; at += kColumnTileElements * 2) {
+      ptx::bulk_copy(queries_ + static_cast<std::uint32_t>(at), query_source_ + at, kColumnTileElements * 2,
+                     query_barrier_);
+    }
+  }
+
+  // Sums the run: O, largest scores and weight sums stay in registers.
+  __device__ __forceinline__ void run() {
+    const int units = tiles_ * Shape::kTileUnits;
+    if (threadIdx.x == 0) ring_.issue_below(min(units, Shape::kUnits));
+#pragma unroll
+    for (int n = 0; n < Shape::kColumnTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums_[0][n][i] = sums_[1][n][i] = 0.0F;
+    }
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+      most_[n] = {-INFINITY, -INFINITY};
+      weight_sums_[n] = {0.0F, 0.0F};
+    }
+    ptx::barrier_wait(query_barrier_, 0);
+    for (int tile = 0; tile < tiles_; ++tile) {
+      const int unit = tile * Shape::kTileUnits;
+      float scores[Shape::kHalfTiles][4];
+      score(tile, unit, scores);
+      __syncthreads();
+      // The keys of this tile and the values of the one before are done with.
+      if (threadIdx.x == 0) ring_.issue_below(min(units, unit + Shape::kKeyUnits + Shape::kUnits));
+      weigh(scores);
+      __syncthreads();
+      add_values(tile, unit + Shape::kKeyUnits);
+    }
+    ring_.base += units;
+  }
+
+  // Leaves the run's sums in shared memory, [column][kStagedRow], and largest scores and weight sums of each column.
+  __device__ __forceinline__ void stage() {
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+#pragma unroll
+      for (int step = 4; step < 32; step *= 2) {
+        weight_sums_[n].x += __shfl_xor_sync(~0U, weight_sums_[n].x, step);
+        weight_sums_[n].y += __shfl_xor_sync(~0U, weight_sums_[n].y, step);
+      }
+    }
+    __syncthreads();  // all values are read, keep_ and largest_ too
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+      const int tile = first_tile() + n;
+      if (tile >= Shape::kColumnTiles || g() != 0) break;
+      const int column = 8 * tile + 2 * p();
+      *reinterpret_cast<float2*>(largest_ + position_group() * Shape::kColumns + column) = weight_sums_[n];
+      if (position_group() == 0) *reinterpret_cast<float2*>(keep_ + column) = most_[n];
+    }
+    auto* staged = reinterpret_cast<float*>(shared_);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+#pragma unroll
+      for (int n = 0; n < Shape::kColumnTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int column = 8 * n + 2 * p() + i % 2;
+          staged[column * kStagedRow + kWarpDims * warp() + 16 * j + 8 * (i / 2) + g()] = sums_[j][n][i];
+        }
+      }
+    }
+    __syncthreads();
+  }
+
+  // The staged sums of part `part` for the tokens whose parts are `size` long and that see it.
+  __device__ __forceinline__ void store_part(int part, int size) const {
+    const auto* staged = reinterpret_cast<const float*>(shared_);
+    for (int column = warp(); column < tokens_ * heads_a_kv_head_; column += kTilesWarps) {
+      const int token = first_token_ + column / heads_a_kv_head_;
+      const int position = frontier_ + token;
+      if (part_positions(arguments_.kv_heads, position) != size || position < begin_) continue;
+      const int head = kv_head_ * heads_a_kv_head_ + column % heads_a_kv_head_;
+      const std::int64_t row =
+          (static_cast<std::int64_t>(part) * arguments_.positions.tokens + token) * arguments_.heads + head;
+      auto* target = reinterpret_cast<float4*>(arguments_.parts.sums + row * kTensorHeadDim);
+      const auto* source = reinterpret_cast<const float4*>(staged + column * kStagedRow);
+      target[lane()] = source[lane()];
+      target[lane() + 32] = source[lane() + 32];
+      if (lane() == 0) arguments_.parts.ends[row] = {keep_[column], weight_sum(column)};
+    }
+  }
+  // The staged sums as finished attention of a prefill chunk.
+  __device__ __forceinline__ void store_rows() const {
+    constexpr int kGroups = kTensorHeadDim / kOperandGroup;
+    const auto* staged = reinterpret_cast<const float*>(shared_);
+    for (int i = warp(); i < tokens_ * heads_a_kv_head_ * kGroups; i += kTilesWarps) {
+      const int column = i / kGroups;
+      const int dim = i % kGroups * kOperandGroup + 2 * lane();
+      const int token = first_token_ + column / heads_a_kv_head_;
+      const int head = kv_head_ * heads_a_kv_head_ + column % heads_a_kv_head_;
+      const int gate = (2 * head + 1) * kTensorHeadDim + dim;
+      const float factor = 1.0F / weight_sum(column);
+      const float2 sums = *reinterpret_cast<const float2*>(staged + column * kStagedRow + dim);
+      store_group(arguments_.out, head * kGroups + i % kGroups, token,
+                  {sums.x * factor * sigmoid(product_value(arguments_.qkv, gate, token)),
+                   sums.y * factor * sigmoid(product_value(arguments_.qkv, gate + 1, token))});
+    }
+  }
+  // Before another run: the staged sums are read, the ring is free for copies.
+  __device__ __forceinline__ void end_run() const {
+    ptx::fence_async_shared();
+    __syncthreads();
+  }
+
+ private:
+  [[nodiscard]] static __device__ __forceinline__ int warp() {
+    return static_cast<int>(threadIdx.x) / 32;
+  }
+  [[nodiscard]] static __device__ __forceinline__ int lane() {
+    return static_cast<int>(threadIdx.x) % 32;
+  }
+  [[nodiscard]] static __device__ __forceinline__ int g() {
+    return lane() / 4;
+  }
+  [[nodiscard]] static __device__ __forceinline__ int p() {
+    return lane() % 4;
+  }
+  [[nodiscard]] static __device__ __forceinline__ int position_group() {
+    return warp() % kPositionGroups;
+  }
+  [[nodiscard]] static __device__ __forceinline__ int first_tile() {
+    return warp() / kPositionGroups * Shape::kHalfTiles;
+  }
+  [[nodiscard]] static __device__ __forceinline__ std::uint32_t lane_bytes() {
+    return static_cast<std::uint32_t>(16 * lane());
+  }
+  [[nodiscard]] __device__ __forceinline__ float weight_sum(int column) const {
+    const float* sums = largest_ + column;
+    return ((sums[0] + sums[Shape::kColumns]) + sums[2 * Shape::kColumns]) + sums[3 * Shape::kColumns];
+  }
+
+  // Scores of the warp's 16 positions, masked, and the largest of each column to shared memory.
+  __device__ __forceinline__ void score(int tile, int unit, float (&scores)[Shape::kHalfTiles][4]) {
+    if (first_tile() >= Shape::kColumnTiles) return;
+    constexpr int kSize = element_bytes(Shape::kKey);
+    constexpr int kRowBytes = 8 * kTensorHeadDim * kSize;  // pieces of 8 positions
+    constexpr int kGroupsAUnit = kPositionGroups / Shape::kKeyUnits;
+    const int key_unit = unit + position_group() / kGroupsAUnit;
+    ring_.wait(key_unit);
+    const std::uint32_t keys = ring_.unit(key_unit) + lane_bytes() +
+                               static_cast<std::uint32_t>(position_group() % kGroupsAUnit * 2 * kRowBytes);
+    const std::uint32_t queries =
+        queries_ + lane_bytes() + static_cast<std::uint32_t>(first_tile() * kColumnTileElements * 2);
+    float chains[2][Shape::kHalfTiles][4] = {};
+    constexpr int kPairs = 4 / kSize / 2;  // pairs of steps in 16 bytes
+#pragma unroll 2
+    for (int piece = 0; piece < kTensorHeadDim * kSize / 64; ++piece) {
+      const uint4 low = ptx::load_shared_16(keys + static_cast<std::uint32_t>(piece * kCachePieceBytes));
+      const uint4 high = ptx::load_shared_16(keys + static_cast<std::uint32_t>(piece * kCachePieceBytes + kRowBytes));
+#pragma unroll
+      for (int pair = 0; pair < kPairs; ++pair) {
+        std::uint32_t a[2][4];
+        cached_operand<Shape::kKey>(low, high, 2 * pair, a[0]);
+        cached_operand<Shape::kKey>(low, high, 2 * pair + 1, a[1]);
+#pragma unroll
+        for (int term = 0; term < Shape::kQueryTerms; ++term) {
+#pragma unroll
+          for (int n = 0; n < Shape::kHalfTiles; ++n) {
+            if (first_tile() + n >= Shape::kColumnTiles) break;
+            const uint4 b = ptx::load_shared_16(
+                queries + static_cast<std::uint32_t>(term * Shape::kQueryTermBytes + n * kColumnTileElements * 2 +
+                                                     (piece * kPairs + pair) * kCachePieceBytes));
+            multiply_add<Shape::kKey>(chains[0][n], a[0], b.x, b.y);
+            multiply_add<Shape::kKey>(chains[1][n], a[1], b.z, b.w);
+          }
+        }
+      }
+    }
+    const int first = begin_ + tile * kTilePositions;
+    const bool masked = first + kTilePositions - 1 > first_position();
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+      if (first_tile() + n >= Shape::kColumnTiles) break;
+      const int column = 8 * (first_tile() + n) + 2 * p();
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        scores[n][i] = chains[0][n][i] + chains[1][n][i];
+        if (masked && first + 16 * position_group() + 8 * (i / 2) + g() > last_seen_[column + i % 2]) {
+          scores[n][i] = -INFINITY;
+        }
+      }
+      float2 most{fmaxf(scores[n][0], scores[n][2]), fmaxf(scores[n][1], scores[n][3])};
+#pragma unroll
+      for (int step = 4; step < 32; step *= 2) {
+        most.x = fmaxf(most.x, __shfl_xor_sync(~0U, most.x, step));
+        most.y = fmaxf(most.y, __shfl_xor_sync(~0U, most.y, step));
+      }
+      if (g() == 0) *reinterpret_cast<float2*>(largest_ + position_group() * Shape::kColumns + column) = most;
+    }
+  }
+
+  // Scores become weights, in shared memory as operand B: [column tile][pair of steps][lane][step][2 words].
+  __device__ __forceinline__ void weigh(const float (&scores)[Shape::kHalfTiles][4]) {
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+      const int tile = first_tile() + n;
+      if (tile >= Shape::kColumnTiles) break;
+      const int column = 8 * tile + 2 * p();
+      float2 most = most_[n];
+#pragma unroll
+      for (int group = 0; group < kPositionGroups; ++group) {
+        const float2 more = *reinterpret_cast<const float2*>(largest_ + group * Shape::kColumns + column);
+        most = {fmaxf(most.x, more.x), fmaxf(most.y, more.y)};
+      }
+      const float2 reference{reference_score(most.x), reference_score(most.y)};
+      const float2 keep{power_of_two(most_[n].x - reference.x), power_of_two(most_[n].y - reference.y)};
+      most_[n] = most;
+      if (position_group() == 0 && g() == 0) *reinterpret_cast<float2*>(keep_ + column) = keep;
+      const float weights[4] = {power_of_two(scores[n][0] - reference.x + kWeightExponent),
+                                power_of_two(scores[n][1] - reference.y + kWeightExponent),
+                                power_of_two(scores[n][2] - reference.x + kWeightExponent),
+                                power_of_two(scores[n][3] - reference.y + kWeightExponent)};
+      weight_sums_[n].x = weight_sums_[n].x * keep.x + (weights[0] + weights[2]);
+      weight_sums_[n].y = weight_sums_[n].y * keep.y + (weights[1] + weights[3]);
+      const std::uint32_t low = narrow<Shape::kValue>(weights[0], weights[1]);
+      const std::uint32_t high = narrow<Shape::kValue>(weights[2], weights[3]);
+      std::byte* target = shared_ + Shape::kRingBytes + (tile * 2 + position_group() / 2) * kCachePieceBytes +
+                          16 * lane() + 8 * (position_group() % 2);
+      *reinterpret_cast<uint2*>(target) = {transpose_matrix(low), transpose_matrix(high)};
+      if constexpr (Shape::kWeightTerms == 2) {
+        const std::uint32_t low_rest = rest_of_bf16(weights[0], weights[1], low);
+        const std::uint32_t high_rest = rest_of_bf16(weights[2], weights[3], high);
+        *reinterpret_cast<uint2*>(target + Shape::kWeightTermBytes) = {transpose_matrix(low_rest),
+                                                                       transpose_matrix(high_rest)};
+      }
+    }
+  }
+
+  __device__ __forceinline__ void add_values(int tile, int unit) {
+#pragma unroll
+    for (int n = 0; n < Shape::kColumnTiles; ++n) {
+      const float2 keep = *reinterpret_cast<const float2*>(keep_ + 8 * n + 2 * p());
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        sums_[j][n][0] *= keep.x;
+        sums_[j][n][1] *= keep.y;
+        sums_[j][n][2] *= keep.x;
+        sums_[j][n][3] *= keep.y;
+      }
+    }
+    const int valid = end_ - (begin_ + tile * kTilePositions);
+    constexpr int kPairsAUnit = 2 / Shape::kValueUnits;  // pairs of steps of 16 positions
+#pragma unroll
+    for (int within = 0; within < Shape::kValueUnits; ++within) {
+      ring_.wait(unit + within);
+      // Pieces of 8 dims: the warp's are 4 warp .. 4 warp + 3.
+      const std::uint32_t values =
+          ring_.unit(unit + within) + lane_bytes() + static_cast<std::uint32_t>(4 * warp() * kCachePieceBytes);
+      uint4 pieces[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        pieces[i] = ptx::load_shared_16(values + static_cast<std::uint32_t>(i * kCachePieceBytes));
+      }
+      if (valid < kTilePositions) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          pieces[i] =
+              keep_positions<Shape::kValue>(pieces[i], valid - within * (kTilePositions / Shape::kValueUnits), p());
+        }
+      }
+#pragma unroll
+      for (int pair = 0; pair < kPairsAUnit; ++pair) {
+        std::uint32_t a[2][2][4];  // [dims 0..15, 16..31][step]
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+#pragma unroll
+          for (int step = 0; step < 2; ++step) {
+            cached_operand<Shape::kValue>(pieces[2 * j], pieces[2 * j + 1], 2 * pair + step, a[j][step]);
+          }
+        }
+        const std::uint32_t weights =
+            weights_ + lane_bytes() + static_cast<std::uint32_t>((within * kPairsAUnit + pair) * kCachePieceBytes);
+#pragma unroll
+        for (int term = 0; term < Shape::kWeightTerms; ++term) {
+#pragma unroll
+          for (int n = 0; n < Shape::kColumnTiles; ++n) {
+            const uint4 b = ptx::load_shared_16(
+                weights + static_cast<std::uint32_t>(term * Shape::kWeightTermBytes + n * 2 * kCachePieceBytes));
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+              multiply_add<Shape::kValue>(sums_[j][n], a[j][0], b.x, b.y);
+              multiply_add<Shape::kValue>(sums_[j][n], a[j][1], b.z, b.w);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  // Weights are 2^15 times 2^(score - largest): FP16 then reaches down to 2^-39 of the largest weight. The factor
+  // cancels against the weight sum, and parts carry it alike.
+  static constexpr float kWeightExponent = Shape::kValue == CacheFormat::kFP8 ? 15.0F : 0.0F;
+
+  const AttentionTilesArguments& arguments_;
+  std::byte* shared_;
+  int kv_head_;
+  int heads_a_kv_head_;
+  int first_token_;
+  int tokens_;
+  int frontier_ = 0;
+  int begin_ = 0;
+  int end_ = 0;
+  int tiles_ = 0;
+  UnitRing<Shape> ring_;
+  std::uint32_t weights_ = 0;
+  std::uint32_t queries_ = 0;
+  std::uint32_t query_barrier_ = 0;
+  float* largest_ = nullptr;
+  float* keep_ = nullptr;
+  int* last_seen_ = nullptr;
+  const std::byte* keys_ = nullptr;
+  const std::byte* values_ = nullptr;
+  const std::byte* query_source_ = nullptr;
+  float sums_[2][Shape::kColumnTiles][4];  // O: [dims 0..15, 16..31 of the warp][column tile]
+  float2 most_[Shape::kHalfTiles];         // largest score so far of columns 2 p, 2 p + 1
+  float2 weight_sums_[Shape::kHalfTiles];  // this lane's share
+};
+
+template <class Shape>
+__global__ void __launch_bounds__(kTilesThreads, Shape::kBlocksAnSm)
+    attention_tiles_kernel(const __grid_constant__ AttentionTilesArguments arguments) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) std::byte shared[];
+  ptx::launch_dependents();
+  int block = static_cast<int>(blockIdx.x);
+  if constexpr (Shape::kRound) {
+    if (block < arguments.fill.blocks) {
+      fill_l2(arguments.fill, block);
+      ptx::wait_for_preceding_grid();
+      return;
+    }
+    block -= arguments.fill.blocks;
+  }
+  const int groups = arguments.columns.groups;
+  const int kv_heads = arguments.kv_heads;
+  if constexpr (Shape::kRound) {
+    // The groups of a part are neighbours: the second finds the cache in L2.
+    TilesBlock<Shape> tiles(arguments, shared, block % groups, block / groups % kv_heads);
+    const int part = block / groups / kv_heads;
+    const int frontier = first_position(arguments.positions);
+    tiles.set_frontier(frontier);
+    __syncthreads();
+    int size = part_positions(kv_heads, tiles.first_position());
+    int begin = part * size;
+    int end = min(begin + size, tiles.last_position() + 1);
+    if (begin < end) tiles.begin_run(begin, end, frontier);
+    ptx::wait_for_preceding_grid();
+    bool has_queries = false;
+    // Almost always one run: the group's last token may be the first of a longer part.
+    while (true) {
+      if (begin < end) {
+        if (!has_queries) tiles.load_queries();
+        has_queries = true;
+        tiles.run();
+        tiles.stage();
+        tiles.store_part(part, size);
+        tiles.end_run();
+      }
+      const int last_size = part_positions(kv_heads, tiles.last_position());
+      if (last_size == size) break;
+      size = last_size;
+      begin = part * size;
+      end = min(begin + size, tiles.last_position() + 1);
+      if (begin < end) tiles.begin_run(begin, end, frontier);
+    }
+  } else {
+    // The longest rows first.
+    TilesBlock<Shape> tiles(arguments, shared, groups - 1 - block / kv_heads, block % kv_heads);
+    tiles.set_frontier(arguments.positions.first);
+    __syncthreads();
+    tiles.begin_run(0, tiles.last_position() + 1, arguments.positions.first);
+    ptx::wait_for_preceding_grid();
+    tiles.load_queries();
+    tiles.run();
+    tiles.stage();
+    tiles.store_rows();
+  }
+#else
+  (void)arguments;
+  __trap();  // attention.cpp launches attention_plain on such devices
+#endif
+}
+
+template <class Shape>
+void launch_tiles(const char* name, int blocks, const AttentionTilesArguments& arguments, const CudaLaunch& launch) {
+  launch_kernel(name, attention_tiles_kernel<Shape>,
+                {.blocks = blocks, .threads = kTilesThreads, .shared_bytes = Shape::kSharedBytes}, launch, arguments);
+}
+
+}  // namespace tare::engine

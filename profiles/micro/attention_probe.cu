@@ -1,0 +1,198 @@
+// Time of attention in the 27B shape: rounds as a graph of 16 layers with a cache each (what a round has of it, and
+// more than L2 holds from 8k on), their tensor-core kernel alone, and prefill chunks. attention_probe [FILE]: JSON
+// lines to standard output and to FILE.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/backend/rope.h"
+#include "engine/cuda/attention_kernels.h"
+#include "engine/cuda/cuda_check.h"
+#include "profiles/micro/graph_time.h"
+
+namespace tare::micro {
+namespace {
+
+using engine::CacheFormat;
+using engine::CudaKeyValueCache;
+using engine::DeviceBuffer;
+
+constexpr engine::CudaAttentionShape kShape{
+    .heads = 24, .kv_heads = 4, .head_dim = 256, .rotary_dim = 64, .eps = 1e-6F};
+constexpr int kRows = (2 * 24 + 2 * 4) * 256;
+constexpr std::int64_t kColumns = 24 * 256;
+constexpr int kHidden = 5120;
+constexpr int kLayers = 16;
+constexpr std::int64_t kCapacity = 131072 + 64;
+constexpr double kReadGbps = 4534;  // of an H200, measured (ring_probe)
+
+// Random numbers that are finite in every format: E4M3 below 2, BF16 and FP32 in [0.5, 2). Zeros would draw less power
+// and run faster.
+struct Bits {
+  std::uint32_t keep;
+  std::uint32_t set;
+};
+constexpr Bits kE4M3{0xBFBFBFBFU, 0};
+constexpr Bits kBF16{0x80FF80FFU, 0x3F003F00U};
+constexpr Bits kFP32{0x80FFFFFFU, 0x3F000000U};
+
+__global__ void fill_kernel(std::uint32_t* words, std::int64_t count, Bits bits) {
+  for (std::int64_t i = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
+    auto x = static_cast<std::uint32_t>(i) * 2654435761U + 12345U;
+    x ^= x >> 15;
+    x *= 0x2C1B3C6DU;
+    x ^= x >> 12;
+    x *= 0x297A2D39U;
+    x ^= x >> 15;
+    words[i] = (x & bits.keep) | bits.set;
+  }
+}
+void fill(std::byte* data, std::size_t bytes, Bits bits) {
+  fill_kernel<<<1024, 256>>>(reinterpret_cast<std::uint32_t*>(data), static_cast<std::int64_t>(bytes / 4), bits);
+  engine::check_cuda(cudaDeviceSynchronize(), "fill");
+}
+DeviceBuffer random_floats(std::int64_t count) {
+  DeviceBuffer buffer(static_cast<std::size_t>(count) * sizeof(float), "random numbers");
+  fill(buffer.data(), buffer.bytes(), kFP32);
+  return buffer;
+}
+std::unique_ptr<CudaKeyValueCache> random_cache(CacheFormat format, std::int64_t capacity) {
+  auto cache = std::make_unique<CudaKeyValueCache>(kShape, format, format, capacity);
+  const Bits bits = format == CacheFormat::kFP8 ? kE4M3 : kBF16;
+  fill(cache->keys(), cache->bytes() / 2, bits);
+  fill(cache->values(), cache->bytes() / 2, bits);
+  return cache;
+}
+
+struct Inputs {
+  DeviceBuffer q_norm = random_floats(kShape.head_dim);
+  DeviceBuffer k_norm = random_floats(kShape.head_dim);
+  DeviceBuffer cosines, sines;
+  engine::CudaAttentionWeights weights;
+  engine::CudaRopeTable rope;
+
+  Inputs() {
+    const engine::RopeTable table(kCapacity, kShape.rotary_dim, 1e7);
+    cosines = DeviceBuffer(table.cosines().size_bytes(), "rotary table");
+    sines = DeviceBuffer(table.sines().size_bytes(), "rotary table");
+    copy_to_device(cosines, table.cosines());
+    copy_to_device(sines, table.sines());
+    weights = {q_norm.as<float>(), k_norm.as<float>()};
+    rope = {cosines.as<float>(), sines.as<float>()};
+  }
+};
+
+void probe_rounds(const std::string& path, const Inputs& inputs, CacheFormat format, cudaStream_t stream) {
+  std::vector<std::unique_ptr<CudaKeyValueCache>> caches;
+  for (int layer = 0; layer < kLayers; ++layer) caches.push_back(random_cache(format, kCapacity));
+  DeviceBuffer control_memory(sizeof(engine::RoundControl), "control");
+  for (const int tokens : {1, 4, 8, 16}) {
+    const int width = engine::operand_width(tokens);
+    engine::ProductResult qkv{
+        .rows = kRows, .width = width, .planes = true, .plan = engine::cut_tiles(kRows, kHidden, 132)};
+    const DeviceBuffer planes = random_floats(plane_floats(qkv.plan, width) * qkv.plan.most_planes());
+    qkv.data = planes.as<float>();
+    const DeviceBuffer workspace(attention_workspace_bytes(kShape, kCapacity, tokens), "work space");
+    fill(workspace.data(), workspace.bytes(), kBF16);
+    engine::Operand out{.layout = engine::OperandLayout::kFP16Panels, .width = width, .columns = kColumns};
+    const DeviceBuffer operand(static_cast<std::size_t>(operand_bytes(out.layout, kColumns, width)), "operand");
+    out.data = operand.data();
+    for (const int context : {1024, 8192, 32768, 131072}) {
+      engine::RoundControl control;
+      control.frontier = context - tokens;
+      copy_to_device(control_memory, std::span<const engine::RoundControl>(&control, 1));
+      const std::int64_t bound = engine::attention_bound(context - 1, kCapacity);
+      const auto layers_us = [&](const auto& enqueue) {
+        return time_graph(stream,
+                          [&] {
+                            for (const auto& cache : caches) enqueue(*cache);
+                          })
+                   .median_us /
+               kLayers;
+      };
+      const auto round_us = [&](bool programmatic) {
+        return layers_us([&](const CudaKeyValueCache& cache) {
+          launch_attention_round(inputs.weights, inputs.rope, cache, qkv, tokens, bound,
+                                 control_memory.as<engine::RoundControl>(), workspace.data(), out, {},
+                                 {.stream = stream, .programmatic = programmatic});
+        });
+      };
+      const double us = round_us(true);
+      const double one_by_one_us = round_us(false);
+      const int parts = std::min(engine::most_parts(kShape.kv_heads), (context + 63) / 64);
+      const double tiles_us = layers_us([&](const CudaKeyValueCache& cache) {
+        engine::AttentionTilesArguments arguments{
+            .queries = workspace.data(),
+            .keys = cache.keys(),
+            .values = cache.values(),
+            .slots = engine::cache_slots(kCapacity),
+            .heads = kShape.heads,
+            .kv_heads = kShape.kv_heads,
+            .positions = {.control = control_memory.as<engine::RoundControl>(), .tokens = tokens},
+            .columns = engine::plan_columns(kShape.heads / kShape.kv_heads, tokens)};
+        auto* sums = reinterpret_cast<float*>(workspace.data() + (std::size_t{1} << 20));
+        arguments.parts = {sums, reinterpret_cast<float2*>(sums + std::int64_t{parts} * tokens * kColumns)};
+        (format == CacheFormat::kFP8 ? engine::launch_attention_tiles_fp8_keys
+                                     : engine::launch_attention_tiles_bf16_keys)(
+            format, parts, arguments, {.stream = stream, .programmatic = true});
+      });
+      const double gigabytes = 1e-9 * static_cast<double>(context) * static_cast<double>(caches[0]->bytes_a_position());
+      char line[256];
+      std::snprintf(line, sizeof line,
+                    R"({"probe":"attention_round","kv":"%s","tokens":%d,"context":%d,"us":%.2f,"one_by_one_us":%.2f,)"
+                    R"("gbps":%.0f,"share":%.3f,"tiles_us":%.2f,"tiles_share":%.3f})",
+                    to_text(format).c_str(), tokens, context, us, one_by_one_us, 1e6 * gigabytes / us,
+                    1e6 * gigabytes / us / kReadGbps, tiles_us, 1e6 * gigabytes / tiles_us / kReadGbps);
+      append_record(path, line);
+    }
+  }
+}
+
+void probe_prefill(const std::string& path, const Inputs& inputs, CacheFormat format, cudaStream_t stream) {
+  constexpr std::int64_t kPrefillCapacity = 16384;
+  const auto cache = random_cache(format, kPrefillCapacity);
+  for (const auto& [tokens, frontier] : {std::pair{2048, 0}, std::pair{8192, 0}, std::pair{2048, 6144}}) {
+    const DeviceBuffer rows = random_floats(std::int64_t{tokens} * kRows);
+    const engine::ProductResult qkv{.data = rows.as<float>(), .rows = kRows, .width = tokens};
+    const DeviceBuffer workspace(attention_prefill_workspace_bytes(kShape, tokens), "work space");
+    const DeviceBuffer operand(static_cast<std::size_t>(tokens * kColumns) * 2, "operand");
+    const engine::Operand out{
+        .layout = engine::OperandLayout::kBF16Rows, .width = tokens, .columns = kColumns, .data = operand.data()};
+    const double us = time_graph(stream, [&] {
+                        launch_attention_prefill(inputs.weights, inputs.rope, *cache, qkv, tokens, frontier,
+                                                 workspace.data(), out, {.stream = stream});
+                      }).median_us;
+    const double pairs = static_cast<double>(tokens) * (frontier + (tokens + 1) / 2.0);
+    char line[160];
+    std::snprintf(line, sizeof line,
+                  R"({"probe":"attention_prefill","kv":"%s","tokens":%d,"frontier":%d,"us":%.1f,"tflops":%.1f})",
+                  to_text(format).c_str(), tokens, frontier, us, 4e-6 * pairs * static_cast<double>(kColumns) / us);
+    append_record(path, line);
+  }
+}
+
+}  // namespace
+}  // namespace tare::micro
+
+int main(int count, char** arguments) {
+  using namespace tare;
+  try {
+    const std::string path = count > 1 ? arguments[1] : "/dev/null";
+    cudaStream_t stream = nullptr;
+    engine::check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "create stream");
+    const micro::Inputs inputs;
+    for (const engine::CacheFormat format : {engine::CacheFormat::kFP8, engine::CacheFormat::kBF16}) {
+      micro::probe_rounds(path, inputs, format, stream);
+      micro::probe_prefill(path, inputs, format, stream);
+    }
+    engine::check_cuda(cudaStreamDestroy(stream), "destroy stream");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

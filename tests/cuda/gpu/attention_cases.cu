@@ -1,0 +1,468 @@
+#include "tests/cuda/gpu/attention_cases.h"
+
+#include <algorithm>
+
+#include "engine/cuda/ptx.cuh"
+#include "engine/formats/float_formats.h"
+
+namespace tare::engine::test {
+
+namespace {
+
+constexpr double kTheta = 1e7;
+constexpr float kFactor = 0.125F;  // of the product's result
+constexpr std::uint64_t kKeyStream = 1;
+constexpr std::uint64_t kValueStream = 2;
+constexpr std::uint64_t kGainStream = 3;
+constexpr std::uint64_t kProjectionStream = 1000;  // and one stream a position
+
+// A product that ends late: lets its successor start at once, spins, and only then writes what it gives.
+__global__ void late_copy_kernel(const float* source, float* target, std::int64_t count) {
+  constexpr long long kSpinClocks = 400'000;
+  ptx::launch_dependents();
+  ptx::wait_for_preceding_grid();
+  const long long begin = clock64();
+  while (clock64() - begin < kSpinClocks) {
+  }
+  for (std::int64_t i = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
+    target[i] = source[i];
+  }
+}
+
+struct OracleArguments {
+  const double* queries;  // [token][head][dim], scaled
+  const float* keys;      // [kv head][slot][dim]
+  const float* values;
+  double* scores;  // [token][head][slots]
+  double* out;     // [token][head][dim]
+  std::int64_t slots;
+  int heads, kv_heads, head_dim, frontier;
+};
+
+// One thread block a token and head, straight from the formula.
+__global__ void oracle_kernel(const __grid_constant__ OracleArguments arguments) {
+  __shared__ double reduced[256];
+  const int head = static_cast<int>(blockIdx.x) % arguments.heads;
+  const int token = static_cast<int>(blockIdx.x) / arguments.heads;
+  const int count = arguments.frontier + token + 1;
+  const std::int64_t run = head / (arguments.heads / arguments.kv_heads) * arguments.slots * arguments.head_dim;
+  const double* query = arguments.queries + static_cast<std::int64_t>(blockIdx.x) * arguments.head_dim;
+  double* scores = arguments.scores + static_cast<std::int64_t>(blockIdx.x) * arguments.slots;
+  const int thread = static_cast<int>(threadIdx.x);
+  double most = -INFINITY;
+  for (int position = thread; position < count; position += 256) {
+    double dot = 0;
+    for (int dim = 0; dim < arguments.head_dim; ++dim) {
+      dot += query[dim] * static_cast<double>(arguments.keys[run + std::int64_t{position} * arguments.head_dim + dim]);
+    }
+    scores[position] = dot;
+    most = fmax(most, dot);
+  }
+  reduced[thread] = most;
+  __syncthreads();
+  for (int i = 0; i < 256; ++i) most = fmax(most, reduced[i]);
+  __syncthreads();
+  double sum = 0;
+  for (int position = thread; position < count; position += 256) {
+    scores[position] = exp(scores[position] - most);
+    sum += scores[position];
+  }
+  reduced[thread] = sum;
+  __syncthreads();
+  sum = 0;
+  for (int i = 0; i < 256; ++i) sum += reduced[i];
+  for (int dim = thread; dim < arguments.head_dim; dim += 256) {
+    double mixed = 0;
+    for (int position = 0; position < count; ++position) {
+      mixed += scores[position] *
+               static_cast<double>(arguments.values[run + std::int64_t{position} * arguments.head_dim + dim]);
+    }
+    arguments.out[static_cast<std::int64_t>(blockIdx.x) * arguments.head_dim + dim] = mixed / sum;
+  }
+}
+
+template <class Element>
+std::vector<Element> from_device(const DeviceBuffer& buffer) {
+  std::vector<Element> values(buffer.bytes() / sizeof(Element));
+  copy_to_host(std::as_writable_bytes(std::span(values)), buffer.data());
+  return values;
+}
+
+}  // namespace
+
+AttentionCase::AttentionCase(const CudaAttentionShape& shape, CacheFormat key, CacheFormat value, std::int64_t capacity)
+    : shape_(shape), slots_(cache_slots(capacity)), rope_(capacity, shape.rotary_dim, kTheta) {
+  check_attention_shape(shape);
+  const Philox gains(7, kGainStream);
+  for (int dim = 0; dim < shape.head_dim; ++dim) {
+    // Large query gains: the weights of a context are far from equal.
+    q_norm_.push_back(static_cast<float>(0.5 + 3 * gains.uniform_at(static_cast<std::uint64_t>(dim))));
+    k_norm_.push_back(static_cast<float>(0.5 + gains.uniform_at(static_cast<std::uint64_t>(1000 + dim))));
+  }
+  q_norm_memory_ = on_device(q_norm_);
+  k_norm_memory_ = on_device(k_norm_);
+  cosines_ = on_device(std::vector<float>(rope_.cosines().begin(), rope_.cosines().end()));
+  sines_ = on_device(std::vector<float>(rope_.sines().begin(), rope_.sines().end()));
+  cache_ = std::make_unique<CudaKeyValueCache>(shape, key, value, capacity);
+  const std::int64_t run = slots_ * shape.head_dim;
+  key_content_.resize(static_cast<std::size_t>(run * shape.kv_heads * element_bytes(key)));
+  value_content_.resize(static_cast<std::size_t>(run * shape.kv_heads * element_bytes(value)));
+  const Philox key_random(7, kKeyStream);
+  const Philox value_random(7, kValueStream);
+  for (int head = 0; head < shape.kv_heads; ++head) {
+    std::byte* keys = key_content_.data() + head * run * element_bytes(key);
+    std::byte* values = value_content_.data() + head * run * element_bytes(value);
+    for (std::int64_t slot = 0; slot < slots_; ++slot) {
+      for (int dim = 0; dim < shape.head_dim; ++dim) {
+        const auto index = static_cast<std::uint64_t>((head * slots_ + slot) * shape.head_dim + dim);
+        // Uniform numbers of deviation 1: a normal one costs a logarithm and a cosine.
+        const auto uniform = [&](const Philox& random) {
+          return static_cast<float>(3.4641016 * (random.uniform_at(index) - 0.5));
+        };
+        encode(key, uniform(key_random), keys + key_place(key, shape.head_dim, slot, dim));
+        encode(value, uniform(value_random), values + value_place(value, shape.head_dim, slot, dim));
+      }
+    }
+  }
+}
+
+std::string AttentionCase::name() const {
+  return to_text(cache_->key_format) + " keys, " + to_text(cache_->value_format) + " values, " +
+         std::to_string(shape_.heads) + "/" + std::to_string(shape_.kv_heads) + " heads of " +
+         std::to_string(shape_.head_dim);
+}
+
+float AttentionCase::decode(CacheFormat format, const std::byte* at) const {
+  if (format == CacheFormat::kFP8) return e4m3_to_float(static_cast<std::uint8_t>(*at));
+  if (format == CacheFormat::kBF16) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, at, sizeof bits);
+    return bfloat16_to_float(bits);
+  }
+  float number = 0;
+  std::memcpy(&number, at, sizeof number);
+  return number;
+}
+
+void AttentionCase::encode(CacheFormat format, float value, std::byte* at) const {
+  if (format == CacheFormat::kFP8) {
+    *at = std::byte{float_to_e4m3(value)};
+  } else if (format == CacheFormat::kBF16) {
+    const std::uint16_t bits = float_to_bfloat16(value);
+    std::memcpy(at, &bits, sizeof bits);
+  } else {
+    std::memcpy(at, &value, sizeof value);
+  }
+}
+
+void AttentionCase::reset_cache(int frontier) {
+  key_initial_ = key_content_;
+  value_initial_ = value_content_;
+  const auto poison = [&](std::vector<std::byte>& bytes, CacheFormat format, auto place) {
+    const std::int64_t run = slots_ * shape_.head_dim * element_bytes(format);
+    const std::int64_t whole = cache_slots(frontier);  // from here on a head's run is contiguous in any layout
+    for (int head = 0; head < shape_.kv_heads; ++head) {
+      std::byte* begin = bytes.data() + head * run;
+      for (std::int64_t slot = frontier; slot < whole; ++slot) {
+        for (int dim = 0; dim < shape_.head_dim; ++dim) {
+          std::memset(begin + place(format, shape_.head_dim, slot, dim), 0xFF,
+                      static_cast<std::size_t>(element_bytes(format)));
+        }
+      }
+      const std::int64_t from = std::min(whole, slots_) * shape_.head_dim * element_bytes(format);
+      std::memset(begin + from, 0xFF, static_cast<std::size_t>(run - from));
+    }
+  };
+  poison(key_initial_, cache_->key_format, key_place);
+  poison(value_initial_, cache_->value_format, value_place);
+  copy_to_device(cache_->keys(), key_initial_);
+  copy_to_device(cache_->values(), value_initial_);
+}
+
+void AttentionCase::corrupt_key(int kv_head, int position) {
+  const CacheFormat format = cache_->key_format;
+  std::vector<std::byte> bytes(key_initial_.size());
+  copy_to_host(bytes, cache_->keys());
+  std::byte* run = bytes.data() + kv_head * slots_ * shape_.head_dim * element_bytes(format);
+  for (int dim = 0; dim < shape_.head_dim; ++dim) {
+    std::byte* at = run + key_place(format, shape_.head_dim, position, dim);
+    encode(format, -decode(format, at), at);
+  }
+  copy_to_device(cache_->keys(), bytes);
+}
+
+TilePlan AttentionCase::plan() const {
+  return cut_tiles(rows(), 5120, 132);
+}
+
+// The planes of a position's projections, [plane][row].
+std::vector<std::vector<float>> AttentionCase::planes_of(int position) const {
+  const TilePlan cut = plan();
+  std::vector<std::vector<float>> planes(static_cast<std::size_t>(cut.most_planes()));
+  const Philox random(7, kProjectionStream + static_cast<std::uint64_t>(position));
+  std::uint64_t next = 0;
+  for (auto& plane : planes) {
+    plane.resize(static_cast<std::size_t>(rows()));
+    for (float& value : plane) value = static_cast<float>((random.uniform_at(next++) - 0.5) * 20);
+  }
+  return planes;
+}
+
+std::vector<float> AttentionCase::projections(int position) const {
+  const TilePlan cut = plan();
+  const auto planes = planes_of(position);
+  std::vector<float> values(static_cast<std::size_t>(rows()));
+  for (std::size_t row = 0; row < values.size(); ++row) {
+    float sum = planes[0][row];
+    const int count = cut.planes(static_cast<int>(row) / 256);
+    for (int plane = 1; plane < count; ++plane) sum += planes[static_cast<std::size_t>(plane)][row];
+    values[row] = sum * kFactor;
+  }
+  return values;
+}
+
+std::vector<float> AttentionCase::floats(const std::vector<std::byte>& bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+std::vector<std::byte> AttentionCase::run(int tokens, const PassOptions& options, std::size_t workspace_bytes,
+                                          const std::function<void(const ProductResult&, std::byte*, const Operand&,
+                                                                   const L2Fill&, const CudaLaunch&)>& launch,
+                                          int frontier, int width) {
+  ProductResult qkv{.rows = rows(), .width = width, .planes = options.results == Results::kPlanes, .plan = plan()};
+  std::vector<float> data;
+  const float not_a_number = std::nanf("");
+  if (qkv.planes) {
+    qkv.factor = kFactor;
+    const std::int64_t stride = plane_floats(qkv.plan, width);
+    data.assign(static_cast<std::size_t>(stride * qkv.plan.most_planes()), not_a_number);
+    for (int token = 0; token < tokens; ++token) {
+      const auto planes = planes_of(frontier + token);
+      for (std::size_t plane = 0; plane < planes.size(); ++plane) {
+        for (int row = 0; row < rows(); ++row) {
+          data[plane * static_cast<std::size_t>(stride) + static_cast<std::size_t>(plane_place(width, row, token))] =
+              planes[plane][static_cast<std::size_t>(row)];
+        }
+      }
+    }
+  } else {
+    for (int token = 0; token < tokens; ++token) {
+      const std::vector<float> values = projections(frontier + token);
+      data.insert(data.end(), values.begin(), values.end());
+    }
+  }
+  const DeviceBuffer source = on_device(data);
+  DeviceBuffer results(source.bytes(), "a test's results");
+  fill_device(results.data(), results.bytes(), 0xFF);
+  qkv.data = results.as<float>();
+
+  Operand out{.layout = options.layout, .columns = columns()};
+  const bool is_rows = options.layout == OperandLayout::kFP32Rows || options.layout == OperandLayout::kBF16Rows;
+  out.width = is_rows ? tokens : width;
+  PoisonedBuffer memory(static_cast<std::size_t>(operand_bytes(out.layout, out.columns, out.width)));
+  out.data = memory.data();
+  PoisonedBuffer workspace(workspace_bytes);
+  DeviceBuffer weights(options.fill ? std::size_t{1} << 20 : 0, "weights to fill");
+  const L2Fill fill{weights.data(), static_cast<std::int64_t>(weights.bytes()), options.fill ? 3 : 0};
+  std::vector<LaunchRecord> records;
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  if (options.late_results) {
+    late_copy_kernel<<<32, 256, 0, stream>>>(source.as<float>(), results.as<float>(),
+                                             static_cast<std::int64_t>(data.size()));
+  } else {
+    copy_to_device(results, std::span<const float>(data));
+  }
+  launch(qkv, workspace.data(), out, fill,
+         {.stream = stream, .programmatic = options.programmatic, .records = &records});
+  synchronize();
+  check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
+  EXPECT_TRUE(memory.canaries_intact());
+  EXPECT_TRUE(workspace.canaries_intact());
+  EXPECT_GE(records.size(), 2U);
+  return memory.read<std::byte>();
+}
+
+std::vector<std::byte> AttentionCase::run_round(int frontier, int tokens, const PassOptions& options) {
+  RoundControl control;
+  control.frontier = frontier;
+  const DeviceBuffer control_memory = on_device(std::vector<RoundControl>{control});
+  const std::int64_t bound = attention_bound(frontier + tokens - 1, cache_->capacity);
+  return run(
+      tokens, options, attention_workspace_bytes(shape_, bound, tokens),
+      [&](const ProductResult& qkv, std::byte* workspace, const Operand& out, const L2Fill& fill,
+          const CudaLaunch& launch) {
+        launch_attention_round({q_norm_memory_.as<float>(), k_norm_memory_.as<float>()},
+                               {cosines_.as<float>(), sines_.as<float>()}, *cache_, qkv, tokens, bound,
+                               control_memory.as<RoundControl>(), workspace, out, fill, launch);
+      },
+      frontier, operand_width(tokens));
+}
+
+std::vector<std::byte> AttentionCase::run_prefill(int frontier, int tokens, const PassOptions& options) {
+  return run(
+      tokens, options, attention_prefill_workspace_bytes(shape_, tokens),
+      [&](const ProductResult& qkv, std::byte* workspace, const Operand& out, const L2Fill&, const CudaLaunch& launch) {
+        launch_attention_prefill({q_norm_memory_.as<float>(), k_norm_memory_.as<float>()},
+                                 {cosines_.as<float>(), sines_.as<float>()}, *cache_, qkv, tokens, frontier, workspace,
+                                 out, launch);
+      },
+      frontier, tokens);
+}
+
+std::vector<double> AttentionCase::normed_and_rotated(const float* x, const std::vector<float>& gain,
+                                                      int position) const {
+  double squares = 0;
+  for (int dim = 0; dim < shape_.head_dim; ++dim) squares += static_cast<double>(x[dim]) * x[dim];
+  const double factor = 1 / std::sqrt(squares / shape_.head_dim + static_cast<double>(shape_.eps));
+  std::vector<double> y;
+  for (int dim = 0; dim < shape_.head_dim; ++dim) {
+    y.push_back(x[dim] * factor * static_cast<double>(gain[static_cast<std::size_t>(dim)]));
+  }
+  const int half = shape_.rotary_dim / 2;
+  for (int i = 0; i < half; ++i) {
+    const auto at = static_cast<std::size_t>(position * half + i);
+    const double cosine = rope_.cosines()[at];
+    const double sine = rope_.sines()[at];
+    double& low = y[static_cast<std::size_t>(i)];
+    double& high = y[static_cast<std::size_t>(i + half)];
+    const double first = low;
+    low = first * cosine - high * sine;
+    high = high * cosine + first * sine;
+  }
+  return y;
+}
+
+void AttentionCase::expect_cache(int first, int end) const {
+  std::vector<std::byte> keys(key_initial_.size());
+  std::vector<std::byte> values(value_initial_.size());
+  copy_to_host(keys, cache_->keys());
+  copy_to_host(values, cache_->values());
+  std::vector<std::byte> keys_left = keys;  // with what was appended taken back
+  std::vector<std::byte> values_left = values;
+  const CacheFormat key_format = cache_->key_format;
+  const CacheFormat value_format = cache_->value_format;
+  const std::int64_t run = slots_ * shape_.head_dim;
+  // Half a unit in the last place, and FP32 rounding before it.
+  const double key_rounding = key_format == CacheFormat::kFP32 ? 0 : key_format == CacheFormat::kBF16 ? 0x1p-8 : 0x1p-4;
+  int wrong_keys = 0;
+  int wrong_values = 0;
+  for (int position = first; position < end; ++position) {
+    const std::vector<float> rows = projections(position);
+    for (int head = 0; head < shape_.kv_heads; ++head) {
+      const float* key_row = rows.data() + (2 * shape_.heads + head) * shape_.head_dim;
+      const float* value_row = key_row + shape_.kv_heads * shape_.head_dim;
+      const std::vector<double> key = normed_and_rotated(key_row, k_norm_, position);
+      for (int dim = 0; dim < shape_.head_dim; ++dim) {
+        const std::int64_t key_at =
+            head * run * element_bytes(key_format) + key_place(key_format, shape_.head_dim, position, dim);
+        const std::int64_t value_at =
+            head * run * element_bytes(value_format) + value_place(value_format, shape_.head_dim, position, dim);
+        const double wanted = key[static_cast<std::size_t>(dim)];
+        const double got = decode(key_format, keys.data() + key_at);
+        const double least = key_format == CacheFormat::kFP8 ? 0x1p-10 : 1e-6;
+        if (!(std::abs(got - wanted) <= std::abs(wanted) * (key_rounding + 1e-6) + least) && ++wrong_keys == 1) {
+          ADD_FAILURE() << name() << ": key of position " << position << ", head " << head << ", dim " << dim << " is "
+                        << got << ", wanted " << wanted;
+        }
+        std::byte encoded[4];
+        encode(value_format, value_row[dim], encoded);
+        const auto size = static_cast<std::size_t>(element_bytes(value_format));
+        if (std::memcmp(encoded, values.data() + value_at, size) != 0 && ++wrong_values == 1) {
+          ADD_FAILURE() << name() << ": value of position " << position << ", head " << head << ", dim " << dim
+                        << " is " << decode(value_format, values.data() + value_at) << ", wanted " << value_row[dim];
+        }
+        std::memcpy(keys_left.data() + key_at, key_initial_.data() + key_at,
+                    static_cast<std::size_t>(element_bytes(key_format)));
+        std::memcpy(values_left.data() + value_at, value_initial_.data() + value_at, size);
+      }
+    }
+  }
+  EXPECT_EQ(wrong_keys, 0);
+  EXPECT_EQ(wrong_values, 0);
+  EXPECT_TRUE(keys_left == key_initial_) << name() << ": a key was written that is not of this pass";
+  EXPECT_TRUE(values_left == value_initial_) << name() << ": a value was written that is not of this pass";
+}
+
+std::vector<double> AttentionCase::oracle(int frontier, int tokens) const {
+  const int head_dim = shape_.head_dim;
+  const std::int64_t run = slots_ * head_dim;
+  const auto decoded = [&](const std::byte* source, CacheFormat format, auto place) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(run * shape_.kv_heads * element_bytes(format)));
+    copy_to_host(bytes, source);
+    std::vector<float> table(256);  // E4M3 in one look
+    for (std::size_t bits = 0; bits < 256; ++bits) table[bits] = e4m3_to_float(static_cast<std::uint8_t>(bits));
+    std::vector<float> numbers(static_cast<std::size_t>(run * shape_.kv_heads));
+    for (int head = 0; head < shape_.kv_heads; ++head) {
+      for (std::int64_t slot = 0; slot < frontier + tokens; ++slot) {
+        for (int dim = 0; dim < head_dim; ++dim) {
+          const std::byte* at = bytes.data() + head * run * element_bytes(format) + place(format, head_dim, slot, dim);
+          numbers[static_cast<std::size_t>(head * run + slot * head_dim + dim)] =
+              format == CacheFormat::kFP8 ? table[static_cast<std::size_t>(*at)] : decode(format, at);
+        }
+      }
+    }
+    return on_device(numbers);
+  };
+  const DeviceBuffer keys = decoded(cache_->keys(), cache_->key_format, key_place);
+  const DeviceBuffer values = decoded(cache_->values(), cache_->value_format, value_place);
+  std::vector<double> queries;
+  std::vector<double> gates;
+  const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
+  for (int token = 0; token < tokens; ++token) {
+    const std::vector<float> rows = projections(frontier + token);
+    for (int head = 0; head < shape_.heads; ++head) {
+      const float* row = rows.data() + 2 * head * head_dim;
+      for (const double number : normed_and_rotated(row, q_norm_, frontier + token)) queries.push_back(number * scale);
+      for (int dim = 0; dim < head_dim; ++dim) {
+        gates.push_back(1 / (1 + std::exp(-static_cast<double>(row[head_dim + dim]))));
+      }
+    }
+  }
+  const DeviceBuffer query_memory = on_device(queries);
+  const DeviceBuffer scores(static_cast<std::size_t>(tokens * shape_.heads * slots_) * sizeof(double), "oracle scores");
+  const DeviceBuffer out(queries.size() * sizeof(double), "oracle rows");
+  oracle_kernel<<<static_cast<unsigned>(tokens * shape_.heads), 256>>>({.queries = query_memory.as<double>(),
+                                                                        .keys = keys.as<float>(),
+                                                                        .values = values.as<float>(),
+                                                                        .scores = scores.as<double>(),
+                                                                        .out = out.as<double>(),
+                                                                        .slots = slots_,
+                                                                        .heads = shape_.heads,
+                                                                        .kv_heads = shape_.kv_heads,
+                                                                        .head_dim = head_dim,
+                                                                        .frontier = frontier});
+  synchronize();
+  std::vector<double> mixed = from_device<double>(out);
+  for (std::size_t i = 0; i < mixed.size(); ++i) mixed[i] *= gates[i];
+  return mixed;
+}
+
+WorstToken worst_token(const std::vector<float>& got, const std::vector<double>& wanted, std::int64_t columns) {
+  WorstToken worst;
+  const auto width = static_cast<std::size_t>(columns);
+  for (std::size_t token = 0; token < wanted.size() / width; ++token) {
+    const std::vector<double> row(got.begin() + static_cast<std::ptrdiff_t>(token * width),
+                                  got.begin() + static_cast<std::ptrdiff_t>((token + 1) * width));
+    const std::span<const double> aim(wanted.data() + token * width, width);
+    const double error = relative_error(row, aim);
+    if (error <= worst.error) continue;  // a NaN goes on
+    worst.error = error;
+    worst.token = static_cast<int>(token);
+    double most = -1;
+    for (std::size_t i = 0; i < width; ++i) {
+      const double difference = std::abs(row[i] - aim[i]);
+      if (difference <= most) continue;
+      most = difference;
+      worst.column = static_cast<int>(i);
+      if (std::isnan(difference)) break;
+    }
+    if (std::isnan(error)) break;
+  }
+  return worst;
+}
+
+}  // namespace tare::engine::test
