@@ -41,7 +41,7 @@ Rounds measure(DecodeRounds& rounds, const engine::Backend& backend, double seco
 }
 
 void check(const engine::Backend& backend, const CeilingSettings& settings) {
-  if (settings.width < 1) throw input_error("--width", "must be at least 1");
+  check_width(settings.width);
   const std::int64_t most = backend.capacity() - settings.width;
   if (settings.context < 1 || settings.context > most)
     throw input_error("--context", fmt::format("must lie in 1 to {}, is {}", most, settings.context),

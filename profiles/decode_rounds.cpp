@@ -1,10 +1,19 @@
 #include "profiles/decode_rounds.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
+
+#include "base/error.h"
 
 namespace tare::profiles {
 
 using Clock = std::chrono::steady_clock;
+
+void check_width(std::int64_t width) {
+  if (width < 1 || width > kMostWidth)
+    throw input_error("--width", fmt::format("must lie in 1 to {}, is {}", kMostWidth, width));
+}
 
 DecodeRounds::DecodeRounds(engine::Backend& backend, std::int64_t context, std::int64_t width, std::uint64_t seed)
     : backend_(&backend), context_(context), seed_(seed), tokens_(seed), round_(static_cast<std::size_t>(width)) {

@@ -9,6 +9,11 @@
 
 namespace tare::profiles {
 
+constexpr std::int64_t kMostWidth = 32;  // tokens that every backend verifies in one pass
+
+// Throws Error (input) unless width lies in 1 to kMostWidth.
+void check_width(std::int64_t width);
+
 class DecodeRounds {
  public:
   // Resets the backend and feeds it `context` tokens of the sequence that `seed` names. context >= 1, width >= 1, both

@@ -18,7 +18,7 @@ constexpr std::int64_t kWarmRounds = 4;  // a graph is made in the first, clocks
 
 void check(const engine::Backend& backend, const RoundProfileSettings& settings) {
   if (settings.rounds < 1) throw input_error("--rounds", "must be at least 1");
-  if (settings.width < 1) throw input_error("--width", "must be at least 1");
+  check_width(settings.width);
   if (settings.context < 1) throw input_error("--prompt-tokens", "must be at least 1");
   // Warm and measured rounds, without and then with the collector.
   const std::int64_t needed = settings.context + 2 * (settings.rounds + kWarmRounds) * settings.width;

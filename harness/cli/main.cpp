@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/backends/found_gpu.h"
 #include "engine/cpu/kernels.h"
 #include "harness/cli/commands.h"
 #include "harness/environment/build_info.h"
@@ -59,8 +60,8 @@ std::string version_text() {
   const tare::harness::BuildInfo build = tare::harness::build_info();
   return "tare " + build.version + "\ncommit " + build.commit + (build.dirty ? " with changes" : "") + "\nbuild " +
          build.compiler + ", " + build.build_type + " " + build.flags + "\nCUDA " + build.cuda +
-         "\nfound: instruction sets " + tare::join(tare::engine::available_instruction_sets(), " ") + "; gnuplot " +
-         gnuplot_text();
+         "\nfound: instruction sets " + tare::join(tare::engine::available_instruction_sets(), " ") + "; " +
+         tare::engine::found_gpu() + "; gnuplot " + gnuplot_text();
 }
 
 // The parser would only say that a command is required.

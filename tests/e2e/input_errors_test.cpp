@@ -155,6 +155,11 @@ TEST_F(InputErrors, ModelThatIsNotThere) {
   expect_error(tare_run(write(experiment)), {"nowhere"});
 }
 
+TEST_F(InputErrors, ProfilesAndWidthsThatMakeNoSense) {
+  expect_error(run({tare(), "profile", "--model", model_.string()}, folder_), {"backend", "launches no kernels"});
+  expect_error(run({tare(), "ceiling", "--model", model_.string(), "--width", "33"}, folder_), {"--width", "1 to 32"});
+}
+
 TEST_F(InputErrors, UnknownCommandsAndOptions) {
   expect_error(run({tare(), "rum"}, folder_), {"rum"});
   expect_error(run({tare(), "run", "x.json", "--ot", "y"}, folder_), {"--ot"});

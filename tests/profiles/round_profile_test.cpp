@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "profiles/decode_rounds.h"
 #include "tests/engine/decode_fake_backend.h"
 
 namespace tare::profiles {
@@ -94,6 +95,7 @@ TEST(RoundProfile, RefusesMoreRoundsThanTheCachesHold) {
   }
   EXPECT_THROW((void)profile(backend, {0, 1, 1, 1}), Error);
   EXPECT_THROW((void)profile(backend, {1, 0, 1, 1}), Error);
+  EXPECT_THROW((void)profile(backend, {1, kMostWidth + 1, 1, 1}), Error);
   EXPECT_THROW((void)profile(backend, {1, 1, 0, 1}), Error);
 }
 
