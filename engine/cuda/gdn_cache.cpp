@@ -22,10 +22,10 @@ std::size_t state_bytes(const CudaGdnShape& shape, StateFormat format) {
 std::size_t column_element_bytes(CacheFormat format) {
   return format == CacheFormat::kBF16 ? 2 : 4;
 }
-std::size_t record_bytes(const CudaGdnShape& shape, CacheFormat columns) {
-  return bytes_of(2 * (gdn_key_elements(shape) + gdn_update_elements(shape) + gdn_decay_elements(shape)), 4) +
-         bytes_of(2 * gdn_projection_elements(shape), column_element_bytes(columns)) +
-         bytes_of(gdn_mixed_elements(shape), 4);
+std::size_t record_bytes(const CudaGdnShape& shape) {
+  const std::int64_t half =
+      gdn_key_elements(shape) + gdn_update_elements(shape) + gdn_decay_elements(shape) + gdn_projection_elements(shape);
+  return bytes_of(2 * half + gdn_mixed_elements(shape), 4);
 }
 const CudaGdnShape& checked(const CudaGdnShape& shape) {
   check_gdn_shape(shape);
@@ -70,7 +70,7 @@ CudaGdnCache::CudaGdnCache(const CudaGdnShape& shape_in, StateFormat state, Cach
       state_(tare::engine::state_bytes(shape_in, state), "the recurrent state of a layer"),
       columns_(bytes_of(gdn_column_elements(shape_in), column_element_bytes(columns)),
                "the convolution columns of a layer"),
-      records_(tare::engine::record_bytes(shape_in, columns), "the recurrence records of a layer") {
+      records_(tare::engine::record_bytes(shape_in), "the recurrence records of a layer") {
   if (columns == CacheFormat::kFP8) {
     throw input_error("state.convolution", "fp8 is no format of the convolution's columns", "fp32 or bf16");
   }

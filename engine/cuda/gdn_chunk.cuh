@@ -20,10 +20,14 @@ namespace tare::engine::gdn {
 constexpr int kGramParts = 8;
 constexpr int kTokenRows = 2 * kBlockTokens;  // keys, then queries
 
+// What a chunk needs besides; its parts share memory with the projections (gdn_pass.cu), which are gone by then.
 template <int kColumns>
-struct ChunkShared : PassShared<kColumns> {
+struct alignas(16) ChunkParts {
   float products[2][kTokenRows][kColumns];  // by half of dk
-  float gram_parts[kGramParts][kTokenRows][kBlockTokens];
+  float gram[kGramParts][kTokenRows][kBlockTokens];
+};
+template <int kColumns>
+struct alignas(16) ChunkShared : PassShared<kColumns> {
   float decays[kBlockTokens][kBlockTokens];         // d [i][j]
   float from_start[kBlockTokens];                   // e
   float key_factors[kBlockTokens][kBlockTokens];    // [j][i]: d_ij (k_i.k_j) for j < i
@@ -35,7 +39,7 @@ template <int kColumns>
 __device__ __forceinline__ void multiply_decays(ChunkShared<kColumns>& shared, float decay, float scale) {
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   float product = lane < kBlockTokens ? 1.0F : scale;
-#pragma unroll
+#pragma unroll 2
   for (int token = 0; token < kBlockTokens; ++token) {
     const float own = __shfl_sync(~0U, decay, token);
     if (token > lane || lane >= kBlockTokens) product *= own;
@@ -94,7 +98,7 @@ __device__ __forceinline__ SplitB columns_of_row(const SplitFloat (&row)[2]) {
 // Products and gram of `kTiles` tiles (1: up to 8 tokens). Leaves them in shared memory, by parts.
 template <int kTiles, int kColumns>
 __device__ __forceinline__ void multiply_chunk(const StateTile<GdnForm::kChunked, kColumns>& state,
-                                               ChunkShared<kColumns>& shared) {
+                                               const ChunkShared<kColumns>& shared, ChunkParts<kColumns>& parts) {
   constexpr int kColumnGroups = kColumns / 16;
   const auto warp = static_cast<int>(threadIdx.x / kLanes);
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
@@ -126,11 +130,11 @@ __device__ __forceinline__ void multiply_chunk(const StateTile<GdnForm::kChunked
     }
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
-      SplitFloat parts[2 * kTiles][2];
+      SplitFloat split_rows[2 * kTiles][2];
 #pragma unroll
       for (int r = 0; r < 2 * kTiles; ++r) {
-        parts[r][0] = split(rows[r][2 * step]);
-        parts[r][1] = split(rows[r][2 * step + 1]);
+        split_rows[r][0] = split(rows[r][2 * step]);
+        split_rows[r][1] = split(rows[r][2 * step + 1]);
       }
       SplitB columns[2];
 #pragma unroll
@@ -140,12 +144,12 @@ __device__ __forceinline__ void multiply_chunk(const StateTile<GdnForm::kChunked
       }
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
-        const SplitA a = tile_of_rows(parts[2 * tile], parts[2 * tile + 1]);
+        const SplitA a = tile_of_rows(split_rows[2 * tile], split_rows[2 * tile + 1]);
 #pragma unroll
         for (int n = 0; n < 2; ++n) multiply(products[tile][n], a, columns[n]);
         if (column_group == quad) {
 #pragma unroll
-          for (int n = 0; n < kTiles; ++n) multiply(gram[tile][n], a, columns_of_row(parts[n]));
+          for (int n = 0; n < kTiles; ++n) multiply(gram[tile][n], a, columns_of_row(split_rows[n]));
         }
       }
     }
@@ -160,14 +164,14 @@ __device__ __forceinline__ void multiply_chunk(const StateTile<GdnForm::kChunked
       const int row = kTiles == 2 ? tile * kBlockTokens + lower * 8 + token : lower * kBlockTokens + token;
       const float(&even)[4] = products[tile][0];
       const float(&odd)[4] = products[tile][1];
-      *reinterpret_cast<float4*>(&shared.products[row_half][row][16 * column_group + 4 * pair]) = {
+      *reinterpret_cast<float4*>(&parts.products[row_half][row][16 * column_group + 4 * pair]) = {
           even[2 * lower], odd[2 * lower], even[2 * lower + 1], odd[2 * lower + 1]};
       if (column_group >= kGramParts / 2) continue;
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         const int part = row_half * (kGramParts / 2) + column_group;
-        *reinterpret_cast<float2*>(&shared.gram_parts[part][row][8 * n + 2 * pair]) = {gram[tile][n][2 * lower],
-                                                                                       gram[tile][n][2 * lower + 1]};
+        *reinterpret_cast<float2*>(&parts.gram[part][row][8 * n + 2 * pair]) = {gram[tile][n][2 * lower],
+                                                                                gram[tile][n][2 * lower + 1]};
       }
     }
   }
@@ -175,7 +179,7 @@ __device__ __forceinline__ void multiply_chunk(const StateTile<GdnForm::kChunked
 
 // Adds the parts of the gram matrix and decays them.
 template <int kTokens, int kColumns, int kThreads>
-__device__ __forceinline__ void finish_gram(ChunkShared<kColumns>& shared) {
+__device__ __forceinline__ void finish_gram(ChunkShared<kColumns>& shared, const ChunkParts<kColumns>& parts) {
   for (int index = static_cast<int>(threadIdx.x); index < 2 * kTokens * kTokens; index += kThreads) {
     const int j = index % kTokens;
     const int i = index / kTokens % kTokens;
@@ -183,7 +187,7 @@ __device__ __forceinline__ void finish_gram(ChunkShared<kColumns>& shared) {
     float sum = 0.0F;
 #pragma unroll
     for (int part = 0; part < kGramParts; ++part) {
-      sum += shared.gram_parts[part][(query ? kBlockTokens : 0) + i][j];
+      sum += parts.gram[part][(query ? kBlockTokens : 0) + i][j];
     }
     const float decayed = sum * shared.decays[i][j];
     if (query) {
@@ -196,17 +200,17 @@ __device__ __forceinline__ void finish_gram(ChunkShared<kColumns>& shared) {
 
 // Forward substitution, one thread a column. Leaves u / scale in `values` and u where S'^T k was.
 template <int kTokens, int kColumns>
-__device__ __forceinline__ void substitute(ChunkShared<kColumns>& shared, int column) {
+__device__ __forceinline__ void substitute(ChunkShared<kColumns>& shared, ChunkParts<kColumns>& parts, int column) {
   float rest[kTokens];
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
-    const float prediction = shared.products[0][i][column] + shared.products[1][i][column];
+    const float prediction = parts.products[0][i][column] + parts.products[1][i][column];
     rest[i] = fmaf(-shared.from_start[i], prediction, shared.values[i][column]);
   }
 #pragma unroll
   for (int j = 0; j < kTokens; ++j) {
     const float u = shared.steps[j].beta * rest[j];
-    shared.products[0][j][column] = u;
+    parts.products[0][j][column] = u;
     shared.values[j][column] = u * shared.steps[j].inverse;
 #pragma unroll
     for (int i = j + 1; i < kTokens; ++i) rest[i] = fmaf(-shared.key_factors[j][i], u, rest[i]);
@@ -214,18 +218,17 @@ __device__ __forceinline__ void substitute(ChunkShared<kColumns>& shared, int co
 }
 
 template <int kTokens, int kColumns, int kThreads>
-__device__ __forceinline__ void read_outputs(ChunkShared<kColumns>& shared) {
+__device__ __forceinline__ void read_outputs(ChunkShared<kColumns>& shared, const ChunkParts<kColumns>& parts) {
   constexpr int kGroups = kThreads / kColumns;
   const int column = static_cast<int>(threadIdx.x) % kColumns;
   const int group = static_cast<int>(threadIdx.x) / kColumns;
   float updates[kTokens];
 #pragma unroll
-  for (int j = 0; j < kTokens; ++j) updates[j] = shared.products[0][j][column];
+  for (int j = 0; j < kTokens; ++j) updates[j] = parts.products[0][j][column];
 #pragma unroll
   for (int k = 0; k < kTokens / kGroups; ++k) {
     const int i = group + k * kGroups;
-    const float from_state =
-        shared.products[0][kBlockTokens + i][column] + shared.products[1][kBlockTokens + i][column];
+    const float from_state = parts.products[0][kBlockTokens + i][column] + parts.products[1][kBlockTokens + i][column];
     float output = shared.from_start[i] * from_state;
 #pragma unroll
     for (int j = 0; j < kTokens; ++j) output = fmaf(shared.query_factors[i][j], updates[j], output);
@@ -234,27 +237,27 @@ __device__ __forceinline__ void read_outputs(ChunkShared<kColumns>& shared) {
 }
 
 template <int kTokens, int kColumns, int kThreads>
-__device__ __forceinline__ void solve_chunk(ChunkShared<kColumns>& shared) {
-  finish_gram<kTokens, kColumns, kThreads>(shared);
+__device__ __forceinline__ void solve_chunk(ChunkShared<kColumns>& shared, ChunkParts<kColumns>& parts) {
+  finish_gram<kTokens, kColumns, kThreads>(shared, parts);
   __syncthreads();
-  if (threadIdx.x < kColumns) substitute<kTokens>(shared, static_cast<int>(threadIdx.x));
+  if (threadIdx.x < kColumns) substitute<kTokens>(shared, parts, static_cast<int>(threadIdx.x));
   __syncthreads();
-  read_outputs<kTokens, kColumns, kThreads>(shared);
+  read_outputs<kTokens, kColumns, kThreads>(shared, parts);
 }
 
 // Leaves o in `outputs` and u / scale in `values`. All threads; rows of keys, queries and values are zero from `count`
 // up to 8, or 16 when there are more than 8.
 template <int kColumns, int kThreads>
 __device__ __forceinline__ void run_chunk(const StateTile<GdnForm::kChunked, kColumns>& state,
-                                          ChunkShared<kColumns>& shared, int count) {
+                                          ChunkShared<kColumns>& shared, ChunkParts<kColumns>& parts, int count) {
   if (count <= kBlockTokens / 2) {
-    multiply_chunk<1>(state, shared);
+    multiply_chunk<1>(state, shared, parts);
     __syncthreads();
-    solve_chunk<kBlockTokens / 2, kColumns, kThreads>(shared);
+    solve_chunk<kBlockTokens / 2, kColumns, kThreads>(shared, parts);
   } else {
-    multiply_chunk<2>(state, shared);
+    multiply_chunk<2>(state, shared, parts);
     __syncthreads();
-    solve_chunk<kBlockTokens, kColumns, kThreads>(shared);
+    solve_chunk<kBlockTokens, kColumns, kThreads>(shared, parts);
   }
 }
 

@@ -7,7 +7,7 @@
 //   columns      [value head][oldest .. newest][q | k | v], FP32 or BF16. Heads that share a key head each keep its
 //                columns, so that no thread block reads what another one writes.
 //   records      by half of the verifies: keys [token][key head][dk], updates [token][value head][dv] (u / scale),
-//                decays [token][value head], projections [token][q heads | k heads | v heads] as the columns' format
+//                decays [token][value head], projections [token][q heads | k heads | v heads], all FP32
 //   mixed        [token][value_heads * dv] FP32: outputs on their way into an operand whose groups heads share
 #pragma once
 
@@ -32,7 +32,7 @@ struct GdnMemory {
   float* keys = nullptr;
   float* updates = nullptr;
   float* decays = nullptr;
-  void* projections = nullptr;
+  float* projections = nullptr;
   float* mixed = nullptr;
   bool half_state = false;
   bool narrow_columns = false;

@@ -3,11 +3,13 @@
 //
 //   before the preceding grid's end   state slice into registers, committed records folded into it and written back,
 //                                     convolution columns moved on
-//   for up to 16 tokens at a time     projections of this block's channels (one thread a channel) -> convolution, SiLU,
-//                                     records | l2 norms, exchanged within the cluster | gates
+//   for up to 16 tokens at a time     projections of this block's channels (one thread a channel) -> convolution,
+//                                     records | SiLU and l2 norms, exchanged within the cluster | gates
 //                                     recurrence or chunk over the state in registers (gdn_state.cuh, gdn_chunk.cuh)
 //                                     gated norm, operand
 //   absorbing                         state and columns are written at the end
+//
+// A round runs this code once, from a cold instruction cache: loops stay loops unless they hold registers.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -18,7 +20,6 @@
 #include "engine/cuda/gdn_pass.h"
 #include "engine/cuda/launch.cuh"
 #include "engine/cuda/operand.cuh"
-#include "engine/cuda/product_result.cuh"
 #include "engine/cuda/ptx.cuh"
 
 namespace tare::engine {
@@ -27,8 +28,8 @@ namespace {
 
 constexpr float kL2NormEps = 1e-6F;       // added to the sum of squares, inside the root; a literal of the model
 constexpr float kSoftplusLinear = 20.0F;  // softplus(x) = x above: PyTorch's threshold
-constexpr int kPlanesAtOnce = 4;          // of a product, asked for together
-constexpr int kFillPiece = 8192;          // bytes that one prefetch asks for
+constexpr int kPairs = kBlockTokens / 2;
+constexpr int kFillPiece = 8192;  // bytes that one prefetch asks for
 constexpr int kStoreThreads = 256;
 constexpr int kThreadsASlice[] = {0, 512, 256};  // by slices a head: one thread a channel of q, k, v, z
 
@@ -39,9 +40,24 @@ struct Kernel {
   static constexpr int kColumns = kGdnHead / kSlices;
   static constexpr int kThreads = kThreadsASlice[kSlices];
   static constexpr int kWarps = kThreads / kLanes;
+  static constexpr int kGateWarps = kColumns / kLanes;  // the last ones: their threads look after z
+  static constexpr int kMixWarps = kWarps - kGateWarps;
   static constexpr bool kRecurrent = kForm == GdnForm::kRecurrent;
+  // Planes of a product that are asked for together.
+  static constexpr int kPlanes = kSlices == 2 ? 4 : 1;
   using Tile = StateTile<kForm, kColumns>;
-  using Shared = std::conditional_t<kRecurrent, PassShared<kColumns>, ChunkShared<kColumns>>;
+  using Tokens = std::conditional_t<kRecurrent, PassShared<kColumns>, ChunkShared<kColumns>>;
+  // Projections on their way in: of planes [plane][pair][thread], of rows [token][thread]. The chunk's parts come after
+  // the place of rows, so that the next tokens' rows can be under way; one slice a head has no room for that.
+  static constexpr int kPlaneBytes = kPlanes * kBlockTokens * kThreads * 4;
+  static constexpr int kRowBytes = kBlockTokens * kThreads * 4;
+  static constexpr int kPartsOffset = kSlices == 2 ? kRowBytes : 0;
+  static constexpr bool kFetchAhead = kRecurrent || kPartsOffset == kRowBytes;
+  static constexpr int kScratchBytes =
+      kRecurrent ? kPlaneBytes : std::max(kPlaneBytes, kPartsOffset + static_cast<int>(sizeof(ChunkParts<kColumns>)));
+  struct Shared : Tokens {
+    alignas(16) std::byte scratch[kScratchBytes];
+  };
 };
 
 __device__ __forceinline__ float silu(float x) {
@@ -101,11 +117,12 @@ __device__ __forceinline__ Channel own_channel(const CudaGdnShape& shape, const 
       channel.row = shape.channels() + head * shape.dv + channel.place;
       break;
   }
+  channel.planes = qkvz.planes ? qkvz.plan.planes(channel.row / 256) : 0;
   channel.records = channel.role == Role::kValue || (of_key_head && head % (shape.value_heads / shape.key_heads) == 0);
   return channel;
 }
 
-// Convolution columns and projections of records, FP32 or BF16.
+// Convolution columns, FP32 or BF16.
 __device__ __forceinline__ float read_column(const void* source, std::int64_t place, bool narrow) {
   return narrow ? __bfloat162float(static_cast<const __nv_bfloat16*>(source)[place])
                 : static_cast<const float*>(source)[place];
@@ -151,67 +168,77 @@ __device__ __forceinline__ Past read_past(const GdnPass& pass, int head, const C
     const int from = pending + i;
     past.x[i] = from < kGdnPast
                     ? read_column(memory.columns, column_place(head, from, channel), memory.narrow_columns)
-                    : read_column(memory.projections, projection_place(pass.shape, 1 - half, from - kGdnPast, channel),
-                                  memory.narrow_columns);
+                    : as_stored(memory.projections[projection_place(pass.shape, 1 - half, from - kGdnPast, channel)],
+                                memory.narrow_columns);
   }
   return past;
 }
 
-// This thread's row of a product for 16 tokens from `first` on; 0 past `tokens`.
-__device__ __forceinline__ void read_tokens(const ProductResult& result, const Channel& channel, int first, int tokens,
-                                            float (&x)[kBlockTokens]) {
-#pragma unroll
-  for (int token = 0; token < kBlockTokens; ++token) x[token] = 0.0F;
-  if (!channel.real || first >= tokens) return;
-  if (!result.planes) {
-    const float* source = result.data + static_cast<std::int64_t>(first) * result.rows + channel.row;
-#pragma unroll
-    for (int token = 0; token < kBlockTokens; ++token) {
-      if (first + token < tokens) x[token] = source[static_cast<std::int64_t>(token) * result.rows];
+// Asks for this thread's row of a product for `count` tokens from `first` on: without registers, so that all planes and
+// tokens are under way together.
+template <class Kernel>
+__device__ __forceinline__ void ask_for_tokens(const ProductResult& result, const Channel& channel, int first,
+                                               int count, std::byte* scratch) {
+  if (!channel.real) return;
+  const auto thread = static_cast<int>(threadIdx.x);
+  if (result.planes) {
+    const std::int64_t stride = plane_floats(result.plan, result.width);
+    const std::int64_t pair_stride = plane_place(result.width, 0, 2);
+    const float* source = result.data + plane_place(result.width, channel.row, first);
+    std::uint32_t target = ptx::shared_address(scratch) + static_cast<std::uint32_t>(thread) * 8;
+    const int planes = min(channel.planes, Kernel::kPlanes);
+    const int pairs = (count + 1) / 2;
+#pragma unroll 1
+    for (int plane = 0; plane < planes; ++plane) {
+#pragma unroll 4
+      for (int pair = 0; pair < pairs; ++pair) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(target + pair * Kernel::kThreads * 8),
+                     "l"(source + pair * pair_stride)
+                     : "memory");
+      }
+      source += stride;
+      target += kPairs * Kernel::kThreads * 8;
     }
   } else {
-    // All planes at once, where product_value would wait for one after the other.
-    constexpr int kPairs = kBlockTokens / 2;
-    const std::int64_t stride = plane_floats(result.plan, result.width);
-    const float* source = result.data + plane_place(result.width, channel.row, first);
-    const std::int64_t pair_stride = plane_place(result.width, 0, 2);
-    for (int plane = 0; plane < channel.planes; plane += kPlanesAtOnce) {
-      float2 part[kPlanesAtOnce][kPairs];
-#pragma unroll
-      for (int p = 0; p < kPlanesAtOnce; ++p) {
-#pragma unroll
-        for (int pair = 0; pair < kPairs; ++pair) {
-          part[p][pair] = {0.0F, 0.0F};
-          if (plane + p < channel.planes && first + 2 * pair < tokens) {
-            part[p][pair] = *reinterpret_cast<const float2*>(source + (plane + p) * stride + pair * pair_stride);
-          }
-        }
-      }
-#pragma unroll
-      for (int p = 0; p < kPlanesAtOnce; ++p) {
-#pragma unroll
-        for (int pair = 0; pair < kPairs; ++pair) {
-          x[2 * pair] += part[p][pair].x;
-          x[2 * pair + 1] += part[p][pair].y;
-        }
-      }
+    const float* source = result.data + static_cast<std::int64_t>(first) * result.rows + channel.row;
+    const std::uint32_t target = ptx::shared_address(scratch) + static_cast<std::uint32_t>(thread) * 4;
+#pragma unroll 4
+    for (int token = 0; token < count; ++token) {
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(target + token * Kernel::kThreads * 4),
+                   "l"(source + static_cast<std::int64_t>(token) * result.rows)
+                   : "memory");
     }
   }
-#pragma unroll
-  for (int token = 0; token < kBlockTokens; ++token) {
-    x[token] = first + token < tokens ? x[token] * result.factor : 0.0F;
-  }
 }
-
-// Asks L2 for what read_tokens will want. Only rows of a prefill can lie elsewhere.
-__device__ __forceinline__ void fetch_tokens(const ProductResult& result, const Channel& channel, int first,
-                                             int tokens) {
-  if (result.planes || !channel.real) return;
-  const int end = min(first + kBlockTokens, tokens);
-  for (int token = first; token < end; ++token) {
-    asm volatile(
-        "prefetch.global.L2 [%0];" ::"l"(result.data + static_cast<std::int64_t>(token) * result.rows + channel.row));
+__device__ __forceinline__ void wait_for_tokens() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+// Tokens 2 pair and 2 pair + 1 of what was asked for.
+template <class Kernel>
+__device__ __forceinline__ float2 arrived_pair(const ProductResult& result, const Channel& channel, int first, int pair,
+                                               const std::byte* scratch) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  if (!result.planes) {
+    const auto* rows = reinterpret_cast<const float*>(scratch) + thread;
+    return {rows[2 * pair * Kernel::kThreads] * result.factor, rows[(2 * pair + 1) * Kernel::kThreads] * result.factor};
   }
+  const auto* planes = reinterpret_cast<const float2*>(scratch) + pair * Kernel::kThreads + thread;
+  float2 sum = planes[0];
+#pragma unroll
+  for (int plane = 1; plane < Kernel::kPlanes; ++plane) {
+    if (plane >= channel.planes) break;
+    const float2 more = planes[plane * kPairs * Kernel::kThreads];
+    sum.x += more.x;
+    sum.y += more.y;
+  }
+#pragma unroll 1
+  for (int plane = Kernel::kPlanes; plane < channel.planes; ++plane) {
+    const float2 more = *reinterpret_cast<const float2*>(result.data + plane * plane_floats(result.plan, result.width) +
+                                                         plane_place(result.width, channel.row, first + 2 * pair));
+    sum.x += more.x;
+    sum.y += more.y;
+  }
+  return {sum.x * result.factor, sum.y * result.factor};
 }
 
 struct GateInputs {
@@ -223,8 +250,9 @@ __device__ __forceinline__ GateInputs read_gates(const GdnPass& pass, int head, 
   const int token = first + static_cast<int>(threadIdx.x % kLanes);
   GateInputs inputs;
   if (token < min(pass.tokens, first + kBlockTokens)) {
-    inputs.b = product_value(pass.gates, head, token);
-    inputs.a = product_value(pass.gates, pass.shape.value_heads + head, token);
+    const float* row = pass.gates.data + static_cast<std::int64_t>(token) * pass.gates.rows + head;
+    inputs.b = row[0] * pass.gates.factor;
+    inputs.a = row[pass.shape.value_heads] * pass.gates.factor;
   }
   return inputs;
 }
@@ -276,12 +304,14 @@ __device__ __forceinline__ void fold(const GdnPass& pass, typename Kernel::Share
   for (int first = 0; first < pending; first += kBlockTokens) {
     const int count = min(pending - first, kBlockTokens);
     const std::int64_t row = static_cast<std::int64_t>(from) * kMostRoundTokens + first;
+#pragma unroll 1
     for (int index = thread; index < count * kGdnHead / 4; index += Kernel::kThreads) {
       const int token = index / (kGdnHead / 4);
       const int quad = index % (kGdnHead / 4) * 4;
       *reinterpret_cast<float4*>(&shared.keys[token][quad]) = *reinterpret_cast<const float4*>(
           memory.keys + ((row + token) * shape.key_heads + key_head) * kGdnHead + quad);
     }
+#pragma unroll 1
     for (int index = thread; index < count * Kernel::kColumns / 4; index += Kernel::kThreads) {
       const int token = index / (Kernel::kColumns / 4);
       const int quad = index % (Kernel::kColumns / 4) * 4;
@@ -306,72 +336,96 @@ __device__ __forceinline__ void fold(const GdnPass& pass, typename Kernel::Share
   }
   if (pending > 0) write_state<Kernel>(memory, shared, state, slice_place, head, slice);
 }
-// The last warp: beta, decay and scale of `count` tokens; the decays are recorded.
+// Beta, decay and scale of `count` tokens, by the last two warps; the decays are recorded.
 template <class Kernel>
 __device__ __forceinline__ void prepare_gates(const GdnPass& pass, typename Kernel::Shared& shared,
-                                              const GateInputs& inputs, float decay_rate, float dt_bias, int count,
-                                              float* recorded) {
+                                              const GateInputs& inputs, float decay_rate, float dt_bias, float scale,
+                                              int count, float* recorded) {
+  const auto warp = static_cast<int>(threadIdx.x / kLanes);
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
-  const float beta = lane < count ? 1.0F / (1.0F + expf(-inputs.b)) : 0.0F;
   const float x = inputs.a + dt_bias;
   const float softplus = x > kSoftplusLinear ? x : log1pf(expf(x));
   const float decay = lane < count ? expf(-decay_rate * softplus) : 1.0F;
-  if (recorded != nullptr && lane < count) recorded[lane * pass.shape.value_heads] = decay;
-  float scale = shared.scale;
-  if constexpr (!Kernel::kRecurrent) multiply_decays(shared, decay, scale);
-  unsigned restarts = 0;
-  const Scales own = follow_scale(decay, count, scale, restarts);
-  if (lane < kBlockTokens) {
-    shared.steps[lane].beta = beta;
-    shared.steps[lane].raw = own.raw;
-    shared.steps[lane].inverse = 1.0F / own.after;
-  }
-  __syncwarp();
-  if (lane == 0) {
-    shared.scale = scale;
-    shared.restarts = restarts;
-  }
-}
-
-// Convolution and SiLU of this thread's channel; rows from `count` up to `rows` become zero. z is a channel whose only
-// tap is its own token.
-__device__ __forceinline__ void convolve(const float (&x)[kBlockTokens], float4 taps, Past& past, int count, int rows,
-                                         bool narrow, float* target, int stride, void* recorded,
-                                         std::int64_t recorded_place, std::int64_t recorded_stride) {
-#pragma unroll
-  for (int token = 0; token < kBlockTokens; ++token) {
-    if (token < count) {
-      const float sum = fmaf(taps.w, x[token], fmaf(taps.z, past.x[2], fmaf(taps.y, past.x[1], taps.x * past.x[0])));
-      target[token * stride] = silu(sum);
-      const float kept = as_stored(x[token], narrow);
-      past.x[0] = past.x[1];
-      past.x[1] = past.x[2];
-      past.x[2] = kept;
-      if (recorded != nullptr) write_column(recorded, recorded_place + token * recorded_stride, narrow, kept);
-    } else if (token < rows) {
-      target[token * stride] = 0.0F;
+  if (warp == Kernel::kWarps - 2) {
+    if constexpr (!Kernel::kRecurrent) multiply_decays(shared, decay, scale);
+  } else if (warp == Kernel::kWarps - 1) {
+    if (recorded != nullptr && lane < count) recorded[lane * pass.shape.value_heads] = decay;
+    unsigned restarts = 0;
+    const Scales own = follow_scale(decay, count, scale, restarts);
+    if (lane < kBlockTokens) {
+      shared.steps[lane].beta = lane < count ? 1.0F / (1.0F + expf(-inputs.b)) : 0.0F;
+      shared.steps[lane].raw = own.raw;
+      shared.steps[lane].inverse = 1.0F / own.after;
+    }
+    if (lane == 0) {
+      shared.scale = scale;
+      shared.restarts = restarts;
     }
   }
 }
 
-// l2 norms of the rows this block convolved, here and in the peer; keys are recorded.
+// Sums over the taps of this thread's channel, before SiLU; rows from `count` up to `rows` become zero. z is a channel
+// whose only tap is its own token.
+template <class Kernel>
+__device__ __forceinline__ void convolve(const GdnPass& pass, const Channel& channel, float4 taps, Past& past,
+                                         int first, int count, int rows, const std::byte* scratch, float* target,
+                                         int stride, float* recorded) {
+  const std::int64_t channels = static_cast<std::int64_t>(2 * pass.shape.key_heads + pass.shape.value_heads) * kGdnHead;
+  const bool narrow = pass.memory.narrow_columns;
+#pragma unroll 2
+  for (int pair = 0; pair < (rows + 1) / 2; ++pair) {
+    float x[2] = {0.0F, 0.0F};
+    if (channel.real && 2 * pair < count) {
+      const float2 both = arrived_pair<Kernel>(pass.qkvz, channel, first, pair, scratch);
+      x[0] = both.x;
+      x[1] = both.y;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int token = 2 * pair + i;
+      if (token < count) {
+        target[token * stride] =
+            fmaf(taps.w, x[i], fmaf(taps.z, past.x[2], fmaf(taps.y, past.x[1], taps.x * past.x[0])));
+        past.x[0] = past.x[1];
+        past.x[1] = past.x[2];
+        past.x[2] = as_stored(x[i], narrow);
+        if (recorded != nullptr) recorded[token * channels] = x[i];
+      } else if (token < rows) {
+        target[token * stride] = 0.0F;
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ float4 silu(float4 x) {
+  return {silu(x.x), silu(x.y), silu(x.z), silu(x.w)};
+}
+// SiLU of q, k and v and the l2 norms of the rows this block convolved, here and in the peer; keys are recorded. By the
+// warps that do not look after z.
 template <class Kernel, int kSlices>
-__device__ __forceinline__ void normalize_rows(typename Kernel::Shared& shared, int slice, int rows, int count,
-                                               float query_scale, float* recorded, std::int64_t recorded_stride) {
-  const auto warp = static_cast<int>(threadIdx.x / kLanes);
-  const auto lane = static_cast<int>(threadIdx.x % kLanes);
-  for (int item = warp; item < rows * (2 / kSlices); item += Kernel::kWarps) {
-    const int token = item % rows;
+__device__ __forceinline__ void activate(typename Kernel::Shared& shared, int slice, int rows, int count,
+                                         float query_scale, float* recorded, std::int64_t recorded_stride) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / kLanes;
+  const int lane = thread % kLanes;
+#pragma unroll 1
+  for (int item = warp; item < rows * (2 / kSlices); item += Kernel::kMixWarps) {
     const bool query = kSlices == 2 ? slice == 0 : item < rows;
+    const int token = item < rows ? item : item - rows;
     float* own = (query ? shared.queries[token] : shared.keys[token]) + 4 * lane;
-    float4 x = *reinterpret_cast<float4*>(own);
-    const float factor = (query ? query_scale : 1.0F) / sqrtf(sum_of_warp(dot(x, x)) + kL2NormEps);
+    float4 x = silu(*reinterpret_cast<float4*>(own));
+    const float factor = (query ? query_scale : 1.0F) * rsqrtf(sum_of_warp(dot(x, x)) + kL2NormEps);
     x = {x.x * factor, x.y * factor, x.z * factor, x.w * factor};
     *reinterpret_cast<float4*>(own) = x;
     if constexpr (kSlices == 2) store_to_peer(peer_address(own, static_cast<unsigned>(1 - slice)), x);
     if (!query && recorded != nullptr && token < count) {
       *reinterpret_cast<float4*>(recorded + token * recorded_stride + 4 * lane) = x;
     }
+  }
+#pragma unroll 1
+  for (int index = thread; index < rows * Kernel::kColumns / 4; index += Kernel::kMixWarps * kLanes) {
+    auto* value = reinterpret_cast<float4*>(&shared.values[0][0]) + index;
+    *value = silu(*value);
   }
 }
 
@@ -463,34 +517,43 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
           (channel.role == Role::kValue ? &shared.values[0][0] : &shared.gate[0][0]) + channel.place - slice * kColumns;
       target_stride = kColumns;
   }
-  const bool gates_warp = warp == K::kWarps - 1;
+  const bool of_gate = channel.role == Role::kGate;
+  float scale = shared.scale;
+  std::byte* const scratch = shared.scratch;
+  ask_for_tokens<K>(pass.qkvz, channel, 0, min(pass.tokens, kBlockTokens), scratch);
+
+#pragma unroll 1
   for (int first = 0; first < pass.tokens; first += kBlockTokens) {
     const int count = min(pass.tokens - first, kBlockTokens);
     // Rows that the recurrence reads: the chunk form's tiles are full.
     const int rows = K::kRecurrent ? count : count <= kBlockTokens / 2 ? kBlockTokens / 2 : kBlockTokens;
     const std::int64_t record = static_cast<std::int64_t>(half) * kMostRoundTokens + first;
-    GateInputs gates;
-    if (gates_warp) gates = read_gates(pass, head, first);
-    float x[kBlockTokens];
-    read_tokens(pass.qkvz, channel, first, pass.tokens, x);
-    if (gates_warp) {
-      float* decays = pass.absorb || slice != 0 ? nullptr : memory.decays + record * shape.value_heads + head;
-      prepare_gates<K>(pass, shared, gates, decay_rate, dt_bias, count, decays);
+    // z is needed last: its warps prepare the gates first.
+#pragma unroll 1
+    for (int phase = 0; phase < 2; ++phase) {
+      if (of_gate == (phase == 1)) {
+        wait_for_tokens();
+        convolve<K>(pass, channel, taps, past, first, count, rows, scratch, target, target_stride,
+                    pass.absorb || !channel.records
+                        ? nullptr
+                        : memory.projections + projection_place(shape, half, first, channel));
+      } else if (of_gate) {
+        prepare_gates<K>(pass, shared, read_gates(pass, head, first), decay_rate, dt_bias, scale, count,
+                         pass.absorb || slice != 0 ? nullptr : memory.decays + record * shape.value_heads + head);
+      } else {
+        activate<K, kSlices>(
+            shared, slice, rows, count, query_scale,
+            pass.absorb || head % ratio != 0 ? nullptr : memory.keys + (record * shape.key_heads + key_head) * kGdnHead,
+            static_cast<std::int64_t>(shape.key_heads) * kGdnHead);
+      }
+      if (phase == 0) __syncthreads();
     }
-    {
-      const std::int64_t channels = static_cast<std::int64_t>(2 * shape.key_heads + shape.value_heads) * kGdnHead;
-      convolve(x, taps, past, count, rows, memory.narrow_columns, target, target_stride,
-               pass.absorb || !channel.records ? nullptr : memory.projections,
-               projection_place(shape, half, first, channel), channels);
-    }
-    // The next tokens' projections come nearer while these are worked on; registers are full.
-    fetch_tokens(pass.qkvz, channel, first + kBlockTokens, pass.tokens);
-    __syncthreads();
-    {
-      float* keys =
-          pass.absorb || head % ratio != 0 ? nullptr : memory.keys + (record * shape.key_heads + key_head) * kGdnHead;
-      normalize_rows<K, kSlices>(shared, slice, rows, count, query_scale, keys,
-                                 static_cast<std::int64_t>(shape.key_heads) * kGdnHead);
+    scale = shared.scale;
+    const int next = first + kBlockTokens;
+    // The next rows of a prefill travel while these are worked on.
+    const bool fetch_ahead = K::kFetchAhead && !pass.qkvz.planes;
+    if (fetch_ahead && next < pass.tokens) {
+      ask_for_tokens<K>(pass.qkvz, channel, next, min(pass.tokens - next, kBlockTokens), scratch);
     }
     if constexpr (kSlices == 2) {
       cluster_arrive();
@@ -500,6 +563,7 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
     }
 
     if constexpr (K::kRecurrent) {
+#pragma unroll 1
       for (int token = warp; token < count; token += K::kWarps) {
         const float sum = sum_of_warp(dot(*reinterpret_cast<const float4*>(&shared.keys[token][4 * lane]),
                                           *reinterpret_cast<const float4*>(&shared.queries[token][4 * lane])));
@@ -508,35 +572,31 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
       __syncthreads();
       run_recurrence(state, shared, count);
     } else {
-      run_chunk<kColumns, K::kThreads>(state, shared, count);
+      run_chunk<kColumns, K::kThreads>(state, shared,
+                                       *reinterpret_cast<ChunkParts<kColumns>*>(scratch + K::kPartsOffset), count);
     }
     __syncthreads();
 
-    // Gated norm: a warp has a token.
-    float2 outputs[kBlockTokens / K::kWarps][kGroups];
-    float sums[kBlockTokens / K::kWarps];
-#pragma unroll
-    for (int i = 0; i < kBlockTokens / K::kWarps; ++i) {
-      const int token = warp + i * K::kWarps;
+    // Gated norm: a warp has a token, here and below the same.
+#pragma unroll 1
+    for (int token = warp; token < count; token += K::kWarps) {
       float sum = 0.0F;
 #pragma unroll
       for (int group = 0; group < kGroups; ++group) {
-        outputs[i][group] = {0.0F, 0.0F};
-        if (token < count) {
-          outputs[i][group] =
-              *reinterpret_cast<const float2*>(&shared.outputs[token][group * kOperandGroup + 2 * lane]);
-        }
-        sum = fmaf(outputs[i][group].x, outputs[i][group].x, sum);
-        sum = fmaf(outputs[i][group].y, outputs[i][group].y, sum);
+        const float2 pair = *reinterpret_cast<const float2*>(&shared.outputs[token][group * kOperandGroup + 2 * lane]);
+        sum = fmaf(pair.y, pair.y, fmaf(pair.x, pair.x, sum));
       }
-      sums[i] = sum_of_warp(sum);
-      if (kSlices == 2 && lane == 0) {
-        shared.square_sums[slice][token] = sums[i];
-        store_to_peer(peer_address(&shared.square_sums[slice][token], static_cast<unsigned>(1 - slice)), sums[i]);
+      sum = sum_of_warp(sum);
+      if (lane == 0) {
+        shared.square_sums[slice][token] = sum;
+        if constexpr (kSlices == 2) {
+          store_to_peer(peer_address(&shared.square_sums[slice][token], static_cast<unsigned>(1 - slice)), sum);
+        }
       }
     }
     if constexpr (kSlices == 2) cluster_arrive();
     if (!pass.absorb) {
+#pragma unroll 1
       for (int index = thread; index < count * kColumns; index += K::kThreads) {
         const int token = index / kColumns;
         const int column = index % kColumns;
@@ -548,25 +608,30 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
       // The recurrent form's state has moved on already.
       if constexpr (!K::kRecurrent) state.advance(shared, count);
     }
-    if constexpr (kSlices == 2) cluster_wait();
-#pragma unroll
-    for (int i = 0; i < kBlockTokens / K::kWarps; ++i) {
-      const int token = warp + i * K::kWarps;
-      if (first + token >= padded_tokens) continue;
-      if constexpr (kSlices == 2) sums[i] = shared.square_sums[0][token] + shared.square_sums[1][token];
-      const float factor = 1.0F / sqrtf(sums[i] / static_cast<float>(shape.dv) + shape.eps);
+    if constexpr (kSlices == 2) {
+      cluster_wait();
+    } else {
+      __syncwarp();
+    }
+#pragma unroll 1
+    for (int token = warp; token < min(kBlockTokens, padded_tokens - first); token += K::kWarps) {
+      const bool real = token < count;
+      float sum = real ? shared.square_sums[0][token] : 0.0F;
+      if (kSlices == 2 && real) sum += shared.square_sums[1][token];
+      const float factor = rsqrtf(fmaf(sum, 1.0F / static_cast<float>(shape.dv), shape.eps));
 #pragma unroll
       for (int group = 0; group < kGroups; ++group) {
         const int column = group * kOperandGroup + 2 * lane;
         float2 pair{0.0F, 0.0F};
-        if (token < count) {
+        if (real) {
+          const float2 output = *reinterpret_cast<const float2*>(&shared.outputs[token][column]);
           const float2 gate = *reinterpret_cast<const float2*>(&shared.gate[token][column]);
-          pair.x = outputs[i][group].x * factor * norm[group].x * gate.x;
-          pair.y = outputs[i][group].y * factor * norm[group].y * gate.y;
+          pair.x = output.x * factor * norm[group].x * silu(gate.x);
+          pair.y = output.y * factor * norm[group].y * silu(gate.y);
         }
         if (whole_groups) {
           store_group(pass.out, (head * kGdnHead + slice * kColumns) / kOperandGroup + group, first + token, pair);
-        } else if (token < count) {
+        } else if (real) {
           const int of_head = slice * kColumns + column;
           const std::int64_t out_column = static_cast<std::int64_t>(head) * shape.dv + of_head;
           if (of_head < shape.dv) store_element(rows_out, first + token, out_column, pair.x);
@@ -575,6 +640,9 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
       }
     }
     __syncthreads();
+    if (!fetch_ahead && next < pass.tokens) {
+      ask_for_tokens<K>(pass.qkvz, channel, next, min(pass.tokens - next, kBlockTokens), scratch);
+    }
   }
 
   if (pass.absorb) {
@@ -628,6 +696,7 @@ int gdn_slices_of_device() {
 void launch_gdn_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch) {
   if (pass.tokens < 1) throw internal_error("a GDN pass of no tokens");
   if (!pass.absorb && pass.tokens > kMostRoundTokens) throw internal_error("a GDN round of too many tokens");
+  if (pass.gates.planes) throw internal_error("GDN gates are plain rows");
   if (slices == 2) {
     if (form == GdnForm::kRecurrent) {
       gdn::launch_kernel_of<2, GdnForm::kRecurrent>(name, pass, launch);

@@ -23,7 +23,7 @@ constexpr int kLanes = 32;
 // two tokens (gdn_chunk.cuh) meet no bank twice.
 constexpr int kRowStride = kGdnHead + 16;
 
-struct TokenStep {
+struct alignas(16) TokenStep {
   float beta = 0;
   float raw = 0;      // the scale before this token times its decay
   float inverse = 0;  // 1 / the scale after this token
@@ -32,12 +32,12 @@ struct TokenStep {
 
 // Shared memory of a thread block that owns `kColumns` columns of a head, for the tokens in hand.
 template <int kColumns>
-struct PassShared {
+struct alignas(16) PassShared {
   float keys[kBlockTokens][kRowStride];
   float queries[kBlockTokens][kRowStride];
   float values[kBlockTokens][kColumns];   // v, then u / scale
   float outputs[kBlockTokens][kColumns];  // o
-  float gate[kBlockTokens][kColumns];     // silu(z)
+  float gate[kBlockTokens][kColumns];     // z
   TokenStep steps[kBlockTokens];
   float square_sums[kGdnScaleCopies][kBlockTokens];  // of o, by slice
   float scale;                                       // S = scale S'
@@ -53,15 +53,13 @@ __device__ __forceinline__ Scales follow_scale(float decay, int count, float& sc
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   Scales own;
   restarts = 0;
-#pragma unroll
-  for (int token = 0; token < kBlockTokens; ++token) {
+#pragma unroll 2
+  for (int token = 0; token < count; ++token) {
     const float raw = scale * __shfl_sync(~0U, decay, token);
-    if (token < count) {
-      const bool restart = raw < kGdnLeastScale;
-      scale = restart ? 1.0F : raw;
-      restarts |= static_cast<unsigned>(restart) << token;
-      if (lane == token) own = {raw, scale};
-    }
+    const bool restart = raw < kGdnLeastScale;
+    scale = restart ? 1.0F : raw;
+    restarts |= static_cast<unsigned>(restart) << token;
+    if (lane == token) own = {raw, scale};
   }
   return own;
 }
@@ -175,6 +173,7 @@ struct StateTile {
   // `count` tokens whose keys and scaled updates lie in shared memory.
   __device__ __forceinline__ void advance(const PassShared<kColumns>& shared, int count) {
     const unsigned restarts = shared.restarts;
+#pragma unroll 1
     for (int token = 0; token < count; ++token) {
       float key[kRows];
       float scaled_update[kOwnColumns];
@@ -231,6 +230,7 @@ __device__ __forceinline__ void run_recurrence(StateTile<GdnForm::kRecurrent, kC
   state.read_rows(shared.queries[0], query);
   TokenStep step = shared.steps[0];
   float value = shared.values[0][column];
+#pragma unroll 1
   for (int token = 0; token < count; ++token) {
     float key_dots[4] = {};
     float query_dots[4] = {};

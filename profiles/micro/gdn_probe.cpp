@@ -112,8 +112,8 @@ void time_rounds(const Probe& probe, StateFormat format) {
     for (const GdnForm form : {GdnForm::kRecurrent, GdnForm::kChunked}) {
       for (const int slices : {2, 1}) {
         if (slices == 1 && tokens != 16) continue;
-        for (const int pending : {0, 1, tokens}) {
-          if (pending == 1 && tokens == 1) continue;
+        for (const int pending : tokens == 1 ? std::vector{0, 1} : std::vector{0, 1, tokens}) {
+          if (pending == 1 && tokens > 1 && tokens < 16) continue;
           for (const bool programmatic : {false, true}) {
             const auto enqueue = [&] {
               for (const auto& cache : caches) {
