@@ -24,7 +24,7 @@ struct CeilingSettings {
 
 struct CeilingRepetition {
   double read_bytes_per_s = 0;
-  double round_s = 0;  // median of the repetition's rounds
+  double round_s = 0;  // mean of the repetition's rounds
   double context = 0;  // mean of tokens in the caches
 };
 
