@@ -11,24 +11,18 @@
 namespace tare::engine {
 namespace {
 
-struct FormatLaunch {
-  void (*launch)(const StreamProduct& product, const CudaLaunch& launch) = nullptr;
-  float sum_factor = 1;  // Format::kSumFactor
-};
-
-FormatLaunch format_launch(WeightFormat format) {
-  constexpr float kSubnormalCodes = 0x1p24F;
+auto format_launch(WeightFormat format) {
   switch (format) {
     case WeightFormat::kQ4:
-      return {launch_q4_product, kSubnormalCodes};
+      return launch_q4_product;
     case WeightFormat::kQ3:
-      return {launch_q3_product, kSubnormalCodes};
+      return launch_q3_product;
     case WeightFormat::kQ8:
-      return {launch_q8_product};
+      return launch_q8_product;
     case WeightFormat::kFP8:
-      return {launch_fp8_product};
+      return launch_fp8_product;
     case WeightFormat::kBF16:
-      return {launch_bf16_product};
+      return launch_bf16_product;
   }
   throw internal_error("no product of this weight format");
 }
@@ -80,7 +74,6 @@ ProductResult launch_product(const WeightMatrix& matrix, const Operand& operand,
                              const ProductSettings& settings, const CudaLaunch& launch) {
   check(matrix, operand, side, planes);
   require_hopper();
-  const FormatLaunch format = format_launch(matrix.format);
   const float operand_factor = std::ldexp(1.0F, -operand.exponent);
   const TilePlan plan = product_plan(matrix, settings);
   const StreamProduct product{.arguments = {.weights = matrix.tiles,
@@ -95,12 +88,12 @@ ProductResult launch_product(const WeightMatrix& matrix, const Operand& operand,
                                             .columns = static_cast<int>(matrix.columns),
                                             .side_factor = operand_factor},
                               .width = operand.width};
-  format.launch(product, launch);
+  format_launch(matrix.format)(product, launch);
   return {.data = planes,
           .rows = static_cast<int>(matrix.rows),
           .width = operand.width,
           .planes = true,
-          .factor = format.sum_factor * operand_factor,
+          .factor = stream_sum_factor(matrix.format) * operand_factor,
           .plan = plan};
 }
 

@@ -31,6 +31,13 @@ struct StreamProduct {
   int width = 0;
 };
 
+// What sums of a format are to be multiplied by: its codes may enter the matrix unit as subnormal FP16 numbers.
+[[nodiscard]] constexpr float stream_sum_factor(WeightFormat format) {
+  if (format == WeightFormat::kQ4) return 0x1p24F;
+  if (format == WeightFormat::kQ3) return 0x1p20F;
+  return 1;
+}
+
 // One function a format, in product_FORMAT.cu; each launches one kernel.
 void launch_q4_product(const StreamProduct& product, const CudaLaunch& launch);
 void launch_q8_product(const StreamProduct& product, const CudaLaunch& launch);

@@ -1,8 +1,9 @@
-// q3 weights as operand A: a field of three bits in the mantissa of an FP16 number is the subnormal q 2^-24, one three
-// bits higher eight times that, both exact. Rows g + 8 are taken from the higher fields of a half, so steps 0, 1, 2
-// cost what a step of q4 costs. Step 3 is what the three words had room for (tiles.h): three registers come out 64
-// times too large and are multiplied by a power of two, exact and off the integer pipe, and one is put together from
-// single bits.
+// q3 weights as operand A: a field of three bits in the mantissa of an FP16 number is a subnormal, exact: q 2^-20 in
+// bits 4 to 6, and eight times that in bits 7 to 9, from which rows g + 8 are taken. (In the lowest bits it would be q
+// 2^-24, but the matrix unit aligns subnormal products by their exponent, not by their leading bit, and what it then
+// cuts off its sums was up to 4e-7 of the magnitudes there.) So steps 0, 1, 2 cost what a step of q4 costs. Step 3 is
+// what the three words had room for (tiles.h): three registers from the lowest bits are multiplied by a power of two,
+// exact and off the integer pipe, and one is put together from single bits.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -16,9 +17,9 @@ struct Q3Format {
   static constexpr WeightFormat kFormat = WeightFormat::kQ3;
   static constexpr bool kBFloat16 = false;
   static constexpr bool kScaled = true;
-  static constexpr float kGroupBias = -4 * 0x1p-24F;
+  static constexpr float kGroupBias = -4 * 0x1p-20F;
   static constexpr float kRowFactor = 8;
-  static constexpr float kSumFactor = 0x1p24F;
+  static constexpr float kSumFactor = 0x1p20F;
   static constexpr int kTilesAtOnce = 2;
 
   struct Codes {
@@ -32,27 +33,27 @@ struct Q3Format {
   static __device__ __forceinline__ void unpack(const Codes& codes, int step, std::uint32_t (&a)[4]) {
     const std::uint32_t* words = codes.words;
     if (step < 3) {
-      const std::uint32_t upper = words[step] >> q3_bit(2);
-      a[0] = words[step] & kLow;
-      a[1] = words[step] & kMiddle;
-      a[2] = upper & kLow;
-      a[3] = upper & kMiddle;
+      const std::uint32_t upper = words[step] >> (q3_bit(2) - q3_bit(0));
+      a[0] = words[step] & kFirst;
+      a[1] = words[step] & kSecond;
+      a[2] = upper & kFirst;
+      a[3] = upper & kSecond;
       return;
     }
-    a[0] = product(words[0] & kHigh, kOneSixtyFourth);
-    a[1] = product(words[1] & kHigh, kOneEighth);
-    a[2] = (words[0] >> kQ3SplitBit & kBit) | (words[1] >> (kQ3SplitBit - 1) & kBit << 1) |
-           (words[2] >> (kQ3SplitBit - 2) & kBit << 2);
-    a[3] = product(words[2] & kHigh, kOneEighth);
+    a[0] = product(words[0] & kLowest, kSixteen);
+    a[1] = product(words[1] & kLowest, k128);
+    a[2] = (words[0] << 1 & kBit << 4) | (words[1] << 2 & kBit << 5) | (words[2] << 3 & kBit << 6);
+    a[3] = product(words[2] & kLowest, k128);
   }
 
  private:
   static constexpr std::uint32_t kBit = 0x0001'0001U;
-  static constexpr std::uint32_t kLow = 7 * kBit;
-  static constexpr std::uint32_t kMiddle = kLow << 3;
-  static constexpr std::uint32_t kHigh = kLow << kQ3MixedBit;
-  static constexpr std::uint32_t kOneSixtyFourth = 0x2400'2400U;
-  static constexpr std::uint32_t kOneEighth = 0x3000'3000U;
+  static constexpr std::uint32_t kLowest = 7 * kBit;
+  static constexpr std::uint32_t kFirst = kLowest << q3_bit(0);
+  static constexpr std::uint32_t kSecond = kLowest << q3_bit(1);
+  static constexpr std::uint32_t kSixteen = 0x4C00'4C00U;  // FP16, twice
+  static constexpr std::uint32_t k128 = 0x5800'5800U;
+  static_assert(q3_bit(0) == 4 && q3_bit(1) == 7 && kQ3MixedBit == 0 && kQ3SplitBit == 3);
 
   static __device__ __forceinline__ std::uint32_t product(std::uint32_t halves, std::uint32_t factors) {
     const __half2 result =

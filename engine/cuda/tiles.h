@@ -17,10 +17,10 @@
 //   fp8   the same
 //   bf16  [tile 4][s 4][thread 128][r 4]: half h
 //   q3    [tile 4]{ [thread 128][i 2], then [thread 128] (i = 2) }: half h of word i has, from its lowest bit,
-//            3 bits (s i, r 0), 3 bits (s i, r 1), 3 bits of s 3 (r 0, 1, 3 in words 0, 1, 2), 3 bits (s i, r 2),
-//            3 bits (s i, r 3), and bit i of the code (s 3, r 2).
-//            In a half's ten mantissa bits three fields need no shift, and two more one shift by 9: operand A of steps
-//            0, 1, 2 takes five operations a step, as in q4, and step 3 twelve.
+//            3 bits of s 3 (r 0, 1, 3 in words 0, 1, 2), bit i of the code (s 3, r 2), and 3 bits each of
+//            (s i, r 0), (s i, r 1), (s i, r 2), (s i, r 3).
+//            The upper six of a half's ten mantissa bits hold two fields without a shift, and two more after one shift
+//            by 6: operand A of steps 0, 1, 2 takes five operations a step, as in q4, and step 3 twelve.
 #pragma once
 
 #include <cstddef>
@@ -115,14 +115,14 @@ struct Fragment {
 }
 
 constexpr int kQ3TileWords = 3 * kTileThreads;
-constexpr int kQ3MixedBit = 6;   // of the field of step 3 in each half
-constexpr int kQ3SplitBit = 15;  // of the bit of (step 3, r 2) in each half
+constexpr int kQ3MixedBit = 0;  // of the field of step 3 in each half
+constexpr int kQ3SplitBit = 3;  // of the bit of (step 3, r 2) in each half
 [[nodiscard]] constexpr int q3_word(int tile, int thread, int i) {
   return tile * kQ3TileWords + (i < 2 ? thread * 2 + i : 2 * kTileThreads + thread);
 }
 // The lowest bit of register r of the step that a word is for.
 [[nodiscard]] constexpr int q3_bit(int r) {
-  return 3 * (r < 2 ? r : r + 1);
+  return 4 + 3 * r;
 }
 // The register of step 3 in word i.
 [[nodiscard]] constexpr int q3_mixed_register(int i) {
@@ -150,21 +150,27 @@ struct CodePlace {
     case WeightFormat::kQ3:
       break;
   }
-  if (step < 3) return {.word = {q3_word(tile, thread, step)}, .bit = q3_bit(r) + 16 * h};
-  if (r != 2) return {.word = {q3_word(tile, thread, r < 2 ? r : 2)}, .bit = kQ3MixedBit + 16 * h};
-  return {.word = {q3_word(tile, thread, 0), q3_word(tile, thread, 1), q3_word(tile, thread, 2)},
-          .bit = kQ3SplitBit + 16 * h,
-          .split = true};
+  // By selection, not by branches: kernels evaluate this.
+  const bool mixed = step == 3;
+  const bool split = mixed && r == 2;
+  const int i = split ? 0 : mixed ? (r < 2 ? r : 2) : step;
+  const int bit = split ? kQ3SplitBit : mixed ? kQ3MixedBit : q3_bit(r);
+  return {.word = {q3_word(tile, thread, i), q3_word(tile, thread, 1), q3_word(tile, thread, 2)},
+          .bit = bit + 16 * h,
+          .split = split};
 }
 
-// The stored field of the weight at (row, column) of a unit. `words`: the unit's codes.
-[[nodiscard]] constexpr std::uint32_t read_code(WeightFormat format, const std::uint32_t* words, int row, int column) {
-  const CodePlace place = code_place(format, row, column);
+// The stored field at a place. `words`: the unit's codes.
+[[nodiscard]] constexpr std::uint32_t read_code(WeightFormat format, const std::uint32_t* words,
+                                                const CodePlace& place) {
   if (place.split) {
     return (words[place.word[0]] >> place.bit & 1U) | (words[place.word[1]] >> place.bit & 1U) << 1 |
            (words[place.word[2]] >> place.bit & 1U) << 2;
   }
   return words[place.word[0]] >> place.bit & ((1U << code_bits(format)) - 1U);
+}
+[[nodiscard]] constexpr std::uint32_t read_code(WeightFormat format, const std::uint32_t* words, int row, int column) {
+  return read_code(format, words, code_place(format, row, column));
 }
 
 // One 32-bit word of a unit's codes (index 0 .. unit_code_bytes / 4 - 1) from its stored fields: code_at(row, column)

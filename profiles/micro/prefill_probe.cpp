@@ -34,6 +34,7 @@ struct Shape {
 };
 constexpr Shape kShapes[] = {{16384, 5120}, {5120, 6144}, {34816, 5120}, {5120, 17408}};
 constexpr int kTokens[] = {512, 2048, 4096, 8192};
+constexpr int kOtherFormatsTokens = 2048;  // formats differ in the widening alone
 
 // Tiles of random codes and scales near 2^-7, or BF16 weights near it. Zeros would draw less power and run faster.
 DeviceBuffer random_tiles(WeightFormat format, const Shape& shape) {
@@ -97,7 +98,8 @@ void probe(const std::string& path) {
   engine::PrefillProducts products(kScratchBytes);
   engine::CudaLaunch launch;
   launch.stream = stream;
-  for (const WeightFormat format : {WeightFormat::kQ4, WeightFormat::kBF16}) {
+  for (const WeightFormat format :
+       {WeightFormat::kQ4, WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ3, WeightFormat::kFP8}) {
     for (const Shape& shape : kShapes) {
       const DeviceBuffer tiles = random_tiles(format, shape);
       const engine::WeightMatrix matrix{
@@ -108,7 +110,7 @@ void probe(const std::string& path) {
       const double widen_bytes =
           static_cast<double>(tiles.bytes()) + 2.0 * static_cast<double>(shape.rows * shape.columns);
       for (const int tokens : kTokens) {
-        if (format == WeightFormat::kBF16 && tokens != 2048) continue;
+        if (format != WeightFormat::kQ4 && tokens != kOtherFormatsTokens) continue;
         const DeviceBuffer x = random_rows(shape.columns, tokens);
         const engine::Operand operand{.layout = engine::OperandLayout::kBF16Rows,
                                       .width = tokens,
@@ -127,9 +129,9 @@ void probe(const std::string& path) {
             path, fmt::format(R"({{"probe":"prefill","format":"{}","rows":{},"columns":{},"tokens":{},"us":{:.1f},)"
                               R"("tflops":{:.1f},"share":{:.4f},"gemm_us":{:.1f},"gemm_tflops":{:.1f},)"
                               R"("widen_us":{:.1f},"widen_gbps":{:.0f}}})",
-                              format == WeightFormat::kQ4 ? "q4" : "bf16", shape.rows, shape.columns, tokens, all_us,
-                              1e6 * tflop / all_us, 1e6 * tflop / all_us / kPeakTflops, gemm_us, 1e6 * tflop / gemm_us,
-                              widen_us, 1e-3 * widen_bytes / widen_us));
+                              engine::to_text(format), shape.rows, shape.columns, tokens, all_us, 1e6 * tflop / all_us,
+                              1e6 * tflop / all_us / kPeakTflops, gemm_us, 1e6 * tflop / gemm_us, widen_us,
+                              1e-3 * widen_bytes / widen_us));
       }
     }
   }

@@ -85,15 +85,14 @@ Operand4 unpack(WeightFormat format, const std::vector<std::uint32_t>& words, in
                                            word(tile * 384 + 256 + thread)};
   if (step < 3) {
     const std::uint32_t low = three[static_cast<std::size_t>(step)];
-    const std::uint32_t high = low >> 9;
-    return from_registers({low & 0x0007'0007U, low & 0x0038'0038U, high & 0x0007'0007U, high & 0x0038'0038U},
-                          {1, 8, 1, 8});
+    const std::uint32_t high = low >> 6;
+    return from_registers({low & 0x0070'0070U, low & 0x0380'0380U, high & 0x0070'0070U, high & 0x0380'0380U},
+                          {16, 128, 16, 128});
   }
-  return from_registers(
-      {three[0] & 0x01C0'01C0U, three[1] & 0x01C0'01C0U,
-       (three[0] >> 15 & 0x0001'0001U) | (three[1] >> 14 & 0x0002'0002U) | (three[2] >> 13 & 0x0004'0004U),
-       three[2] & 0x01C0'01C0U},
-      {64, 64, 1, 64});
+  const std::uint32_t split =
+      (three[0] << 1 & 0x0010'0010U) | (three[1] << 2 & 0x0020'0020U) | (three[2] << 3 & 0x0040'0040U);
+  return from_registers({three[0] & 0x0007'0007U, three[1] & 0x0007'0007U, split, three[2] & 0x0007'0007U},
+                        {1, 1, 16, 1});
 }
 
 // Row and column of a 64 x 16 operand A that register r, half h of a warpgroup's thread holds: figure "WGMMA .m64nNk16

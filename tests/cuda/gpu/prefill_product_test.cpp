@@ -13,7 +13,6 @@ namespace tare::engine {
 namespace {
 
 using test::kAllFormats;
-using test::name_of;
 
 // FP32 sums of exact products, in cuBLAS's order.
 constexpr double kErrorBound = 0x1p-20;
@@ -90,7 +89,7 @@ TEST_F(PrefillProduct, IsTheSumOverWeightsRoundedToBFloat16) {
       const test::WorstError error =
           worst_error(weights, as_floats(bits), multiply(weights, x, shape.tokens), shape.tokens);
       ASSERT_LE(error.worst(), kErrorBound)
-          << name_of(format) << " " << shape.rows << "x" << shape.columns << " " << error.where();
+          << to_text(format) << " " << shape.rows << "x" << shape.columns << " " << error.where();
     }
   }
 }
@@ -102,7 +101,7 @@ TEST_F(PrefillProduct, AChangedCodeIsSeen) {
     const DeviceBuffer x = test::on_device(bits);
     weights.spoil(299, 999);
     const test::WorstError error = worst_error(weights, as_floats(bits), multiply(weights, x, 1), 1);
-    EXPECT_GT(error.worst(), 4 * kErrorBound) << name_of(format);
+    EXPECT_GT(error.worst(), 4 * kErrorBound) << to_text(format);
     EXPECT_EQ(error.where().rfind("row 299", 0), 0U) << error.where();
   }
 }
@@ -179,7 +178,7 @@ TEST_F(Widen, GivesTheNearestBFloat16OfEveryWeight) {
             continue;
           }
           ASSERT_EQ(got, weights.widened(first_row + row, column))
-              << name_of(format) << " " << shape.rows << "x" << shape.columns << " row " << row << " column " << column;
+              << to_text(format) << " " << shape.rows << "x" << shape.columns << " row " << row << " column " << column;
         }
       }
     }

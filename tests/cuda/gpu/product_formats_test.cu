@@ -12,7 +12,6 @@ namespace tare::engine {
 namespace {
 
 using test::kAllFormats;
-using test::name_of;
 
 constexpr int kExponent = 5;  // of FP16 operands
 
@@ -117,7 +116,7 @@ TEST_F(ProductFormats, AreTheSumsOverRepresentedNumbers) {
         const auto x = test::random_numbers(static_cast<std::size_t>(shape.columns * tokens), 73);
         const std::vector<float> numbers = represented(x);
         const Result result = multiply(weights, side, x, tokens, shape.blocks);
-        const std::string what = std::string(name_of(format)) + " " + std::to_string(shape.rows) + "x" +
+        const std::string what = std::string(to_text(format)) + " " + std::to_string(shape.rows) + "x" +
                                  std::to_string(shape.columns) + " T=" + std::to_string(tokens) + " blocks " +
                                  std::to_string(shape.blocks) + " ";
         ASSERT_TRUE(result.canaries) << what;
@@ -143,7 +142,7 @@ TEST_F(ProductFormats, AreTheSumsOverRepresentedNumbers) {
         ASSERT_LE(side_error.worst(), error_bound(shape.columns)) << what << "side rows " << side_error.where();
       }
     }
-    std::printf("%s: worst error %.2e of the magnitudes' sum\n", name_of(format), worst);
+    std::printf("%s: worst error %.2e of the magnitudes' sum\n", to_text(format).c_str(), worst);
   }
 }
 
@@ -160,9 +159,9 @@ TEST_F(ProductFormats, GiveATokenTheSameBitsAmongAnyNumberOfTokensAndInEveryRun)
       for (const int tokens : {1, 5, 8, 9, 16, 17, 32}) {
         const Result some = multiply(weights, side, {x.begin(), x.begin() + tokens * kColumns}, tokens, blocks);
         EXPECT_TRUE(std::equal(some.y.begin(), some.y.begin() + tokens * kRows, all.y.begin()))
-            << name_of(format) << " T=" << tokens << " blocks " << blocks;
+            << to_text(format) << " T=" << tokens << " blocks " << blocks;
         EXPECT_TRUE(std::equal(some.side.begin(), some.side.begin() + tokens * 20, all.side.begin()))
-            << name_of(format) << " T=" << tokens << " side rows";
+            << to_text(format) << " T=" << tokens << " side rows";
       }
     }
   }
@@ -176,7 +175,7 @@ TEST_F(ProductFormats, AChangedCodeIsSeen) {
       const auto x = test::random_numbers(1000, 93);
       weights.spoil(299, column);
       const test::WorstError error = worst_error(weights, represented(x), multiply(weights, side, x, 1, 132), 1, 1);
-      EXPECT_GT(error.worst(), 4 * error_bound(1000)) << name_of(format);
+      EXPECT_GT(error.worst(), 4 * error_bound(1000)) << to_text(format);
       EXPECT_EQ(error.where().rfind("row 299", 0), 0U) << error.where();
     }
   }
@@ -193,7 +192,7 @@ TEST_F(ProductFormats, CarryWhatIsNotFiniteToItsTokenAlone) {
     for (int token = 0; token < 5; ++token) {
       for (int row = 0; row < 300; ++row) {
         ASSERT_EQ(std::isnan(result.y[static_cast<std::size_t>(token * 300 + row)]), token == 2)
-            << name_of(format) << " row " << row << " token " << token;
+            << to_text(format) << " row " << row << " token " << token;
       }
       for (int row = 0; row < 3; ++row) {
         ASSERT_EQ(std::isnan(result.side[static_cast<std::size_t>(token * 3 + row)]), token == 2);

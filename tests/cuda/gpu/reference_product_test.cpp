@@ -8,7 +8,6 @@ namespace tare::engine {
 namespace {
 
 using test::kAllFormats;
-using test::name_of;
 
 // FP32 sums in 8 warps of 4 lanes: each adds K / 32 products, 2^-24 an addition at most and far less together.
 constexpr double kLeastError = 0x1p-23;
@@ -76,7 +75,7 @@ TEST_F(ReferenceProduct, IsTheSumOverRepresentedNumbers) {
         ASSERT_TRUE(result.canaries);
         const test::WorstError error = worst_error(weights, x, result, tokens, shape.row_step);
         ASSERT_LE(error.worst(), error_bound(shape.columns))
-            << name_of(format) << " " << shape.rows << "x" << shape.columns << " T=" << tokens << " " << error.where();
+            << to_text(format) << " " << shape.rows << "x" << shape.columns << " T=" << tokens << " " << error.where();
         test::WorstError side_error;
         for (int row = 0; row < shape.side_rows; ++row) {
           for (int token = 0; token < tokens; ++token) {
@@ -99,7 +98,7 @@ TEST_F(ReferenceProduct, GivesATokenTheSameBitsAmongAnyNumberOfTokens) {
     const Result all = multiply(weights, side, x, kMost);
     for (const int tokens : {1, 2, 8, 17}) {
       const Result some = multiply(weights, side, {x.begin(), x.begin() + tokens * 1000}, tokens);
-      EXPECT_TRUE(std::equal(some.y.begin(), some.y.end(), all.y.begin())) << name_of(format) << " T=" << tokens;
+      EXPECT_TRUE(std::equal(some.y.begin(), some.y.end(), all.y.begin())) << to_text(format) << " T=" << tokens;
       EXPECT_TRUE(std::equal(some.side.begin(), some.side.end(), all.side.begin()));
     }
   }
@@ -112,7 +111,7 @@ TEST_F(ReferenceProduct, AChangedCodeIsSeen) {
     const auto x = test::random_numbers(1000, 33);
     weights.spoil(299, 999);
     const test::WorstError error = worst_error(weights, x, multiply(weights, side, x, 1), 1, 1);
-    EXPECT_GT(error.worst(), 4 * error_bound(1000)) << name_of(format);
+    EXPECT_GT(error.worst(), 4 * error_bound(1000)) << to_text(format);
     EXPECT_EQ(error.where().rfind("row 299", 0), 0U) << error.where();
   }
 }

@@ -18,22 +18,6 @@ namespace tare::engine::test {
 constexpr std::array<WeightFormat, 5> kAllFormats{WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ4,
                                                   WeightFormat::kQ3, WeightFormat::kFP8};
 
-inline const char* name_of(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kBF16:
-      return "bf16";
-    case WeightFormat::kQ8:
-      return "q8";
-    case WeightFormat::kQ4:
-      return "q4";
-    case WeightFormat::kQ3:
-      return "q3";
-    case WeightFormat::kFP8:
-      return "fp8";
-  }
-  return "?";
-}
-
 // y of one row and token, and the sum of the magnitudes that a kernel adds up to get it: a code enters some kernels
 // with its bias, which they take off again, so the bias counts.
 struct Dot {
