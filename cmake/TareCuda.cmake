@@ -29,7 +29,7 @@ function(tare_cuda_flags name architectures)
   endforeach()
   target_compile_options(${name} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-Werror -Werror=all-warnings>"
-    "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Werror>")
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-Wpedantic;-Wconversion;-Werror>")
   target_include_directories(${name} SYSTEM PUBLIC ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   set_target_properties(${name} PROPERTIES CUDA_STANDARD 20 CUDA_RUNTIME_LIBRARY Static)
 endfunction()

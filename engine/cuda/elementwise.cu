@@ -30,9 +30,8 @@ __device__ __forceinline__ void embed_row(const std::uint16_t* embedding, std::i
 __global__ void __launch_bounds__(kEmbedThreads)
     begin_round_kernel(const RoundControl* host, RoundControl* control, RoundKeys* keys, const std::uint16_t* embedding,
                        int hidden, float* x) {
+  // Never lets its successors start early: kernels of this round read `control` before they wait for anything.
   __shared__ std::int32_t token;
-  ptx::launch_dependents();
-  ptx::wait_for_preceding_grid();
   const auto block = static_cast<int>(blockIdx.x);
   constexpr int kWords = sizeof(RoundControl) / sizeof(std::int32_t);
   const auto* source = reinterpret_cast<const volatile std::int32_t*>(host);

@@ -82,7 +82,7 @@ __device__ __forceinline__ void store_normed(const NormArguments& arguments, int
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __maxnreg__(kRegisters)
     norm_planes_kernel(const __grid_constant__ NormArguments arguments, int cluster) {
   __shared__ float warp_squares[kWarps][2];
   __shared__ float block_squares[2];

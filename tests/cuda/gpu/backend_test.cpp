@@ -249,8 +249,8 @@ TEST_F(GpuTest, ErrorsAreClear) {
   large.context = 262144;
   EXPECT_EQ(where_of(large, "synthetic:27b,layers=512?seed=1"), "backend cuda");
   EXPECT_THAT(
-      where_of(cuda_options(Numbers::kExact), "synthetic:hidden=256,layers=4,vocab=512,head_dim=40,rotary=8?seed=1"),
-      testing::HasSubstr("head_dim"));
+      where_of(cuda_options(Numbers::kExact), "synthetic:hidden=256,layers=4,vocab=512,head_dim=264,rotary=8?seed=1"),
+      testing::HasSubstr("head"));
 }
 
 TEST_F(HopperTest, InventoryCountsWhatIsResident) {
