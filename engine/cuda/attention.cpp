@@ -48,9 +48,9 @@ std::size_t aligned(std::int64_t bytes) {
 std::size_t plain_query_bytes(const CudaAttentionShape& shape, std::int64_t tokens) {
   return aligned(tokens * shape.heads * shape.head_dim * 4);
 }
-std::size_t column_query_bytes(const CudaAttentionShape& shape, const ColumnPlan& columns, int terms) {
+std::size_t column_query_bytes(const CudaAttentionShape& shape, const ColumnPlan& columns) {
   return aligned(static_cast<std::int64_t>(shape.kv_heads) * columns.groups * columns.column_tiles *
-                 kColumnTileElements * 2 * terms);
+                 kColumnTileElements * 2);
 }
 std::size_t sums_bytes(const CudaAttentionShape& shape, std::int64_t rows) {
   return aligned(rows * shape.heads * shape.head_dim * 4);
@@ -64,6 +64,9 @@ int parts_below(const CudaAttentionShape& shape, std::int64_t context_bound) {
   return static_cast<int>(std::min<std::int64_t>(tiles, most_parts(shape.kv_heads)));
 }
 
+ColumnPlan round_columns(const CudaAttentionShape& shape, std::int64_t context_bound, int tokens) {
+  return plan_columns(shape.heads / shape.kv_heads, tokens, parts_below(shape, context_bound) * shape.kv_heads);
+}
 ColumnPlan prefill_columns(const CudaAttentionShape& shape, int tokens) {
   const int a_group = 8 * kMostColumnTiles / (shape.heads / shape.kv_heads);
   return {kMostColumnTiles, a_group, (tokens + a_group - 1) / a_group};
@@ -185,8 +188,7 @@ std::size_t attention_workspace_bytes(const CudaAttentionShape& shape, std::int6
   std::size_t queries = plain_query_bytes(shape, tokens);
   if (shape.head_dim == kTensorHeadDim) {
     for (int count = 1; count <= tokens; ++count) {
-      const ColumnPlan columns = plan_columns(shape.heads / shape.kv_heads, count);
-      queries = std::max(queries, column_query_bytes(shape, columns, 2));
+      queries = std::max(queries, column_query_bytes(shape, round_columns(shape, context_bound, count)));
     }
   }
   const std::int64_t rows = static_cast<std::int64_t>(parts_below(shape, context_bound)) * tokens;
@@ -209,12 +211,11 @@ void launch_attention_round(const CudaAttentionWeights& weights, const CudaRopeT
                   .out = out};
   if (!uses_tensor_cores(cache)) return pass.plain(parts, false, fill, launch);
 
-  const ColumnPlan columns = plan_columns(shape.heads / shape.kv_heads, tokens);
+  const ColumnPlan columns = round_columns(shape, context_bound, tokens);
   const bool fp8_keys = cache.key_format == CacheFormat::kFP8;
-  pass.begin(fp8_keys ? QueryForm::kFP16Columns : QueryForm::kTwoBF16Columns, columns, launch);
+  pass.begin(QueryForm::kFP16Columns, columns, launch);
   AttentionTilesArguments arguments = pass.tiles(columns);
-  arguments.parts =
-      pass.parts_after(column_query_bytes(shape, columns, fp8_keys ? 1 : 2), static_cast<std::int64_t>(parts) * tokens);
+  arguments.parts = pass.parts_after(column_query_bytes(shape, columns), static_cast<std::int64_t>(parts) * tokens);
   arguments.fill = fill;
   (fp8_keys ? launch_attention_tiles_fp8_keys : launch_attention_tiles_bf16_keys)(cache.value_format, parts, arguments,
                                                                                   launch);
@@ -225,7 +226,7 @@ std::size_t attention_prefill_workspace_bytes(const CudaAttentionShape& shape, s
   const std::int64_t slice = std::min<std::int64_t>(tokens, kPlainSlice);
   const std::size_t plain = plain_query_bytes(shape, slice) + sums_bytes(shape, slice) + ends_bytes(shape, slice);
   if (shape.head_dim != kTensorHeadDim) return plain;
-  return std::max(plain, column_query_bytes(shape, prefill_columns(shape, static_cast<int>(tokens)), 1));
+  return std::max(plain, column_query_bytes(shape, prefill_columns(shape, static_cast<int>(tokens))));
 }
 
 void launch_attention_prefill(const CudaAttentionWeights& weights, const CudaRopeTable& rope,
@@ -243,8 +244,7 @@ void launch_attention_prefill(const CudaAttentionWeights& weights, const CudaRop
             .out = out};
   if (uses_tensor_cores(cache)) {
     const ColumnPlan columns = prefill_columns(cache.shape, tokens);
-    const bool fp8_keys = cache.key_format == CacheFormat::kFP8;
-    pass.begin(fp8_keys ? QueryForm::kFP16Columns : QueryForm::kBF16Columns, columns, launch);
+    pass.begin(QueryForm::kFP16Columns, columns, launch);
     CudaLaunch tiles = launch;
     tiles.bytes = static_cast<std::uint64_t>(frontier + tokens) * static_cast<std::uint64_t>(cache.bytes_a_position());
     return launch_attention_prefill_tiles(cache.key_format, cache.value_format, pass.tiles(columns), tiles);

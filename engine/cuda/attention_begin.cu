@@ -1,25 +1,12 @@
 // Norms of queries and keys, rotation, append to the cache. A thread block has one head (a query, a key or a value) of
 // two neighbouring tokens: that is how the product's planes lie.
-#include <algorithm>
-
 #include "engine/cuda/attention_device.cuh"
 #include "engine/cuda/launch.cuh"
-#include "engine/cuda/product_result.cuh"
 
 namespace tare::engine {
 namespace {
 
 constexpr int kThreads = kMostHeadDim / 2;  // a thread has two neighbouring dims
-
-// Rows `row` and row + 1 (row even) of tokens 2 pair, 2 pair + 1 as product_quad gives them.
-__device__ __forceinline__ float4 load_quad(const ProductResult& result, int row, int pair, int tokens) {
-  if (result.planes) return product_quad(result, result.plan.planes(row / 256), row, pair);
-  const float* source = result.data + static_cast<std::int64_t>(2 * pair) * result.rows + row;
-  const float2 first = *reinterpret_cast<const float2*>(source);
-  float2 second{0.0F, 0.0F};
-  if (2 * pair + 1 < tokens) second = *reinterpret_cast<const float2*>(source + result.rows);
-  return {first.x * result.factor, second.x * result.factor, first.y * result.factor, second.y * result.factor};
-}
 
 __device__ __forceinline__ void store_query(const AttentionBeginArguments& arguments, int token, int head, int dim,
                                             float value) {
@@ -33,18 +20,9 @@ __device__ __forceinline__ void store_query(const AttentionBeginArguments& argum
   const ColumnPlan& columns = arguments.columns;
   const int a_kv_head = shape.heads / shape.kv_heads;
   const int column = token % columns.tokens_a_group * a_kv_head + head % a_kv_head;
-  const int terms = arguments.query_form == QueryForm::kTwoBF16Columns ? 2 : 1;
-  const std::int64_t term_elements = static_cast<std::int64_t>(columns.column_tiles) * kColumnTileElements;
   const std::int64_t block = head / a_kv_head * columns.groups + token / columns.tokens_a_group;
-  const std::int64_t place = block * terms * term_elements + query_place(arguments.key_format, column, dim);
-  if (arguments.query_form == QueryForm::kFP16Columns) {
-    reinterpret_cast<__half*>(arguments.queries)[place] = __float2half_rn(value);
-    return;
-  }
-  auto* queries = reinterpret_cast<__nv_bfloat16*>(arguments.queries);
-  const __nv_bfloat16 high = __float2bfloat16_rn(value);
-  queries[place] = high;
-  if (terms == 2) queries[place + term_elements] = __float2bfloat16_rn(value - __bfloat162float(high));
+  const std::int64_t place = block * columns.column_tiles * kColumnTileElements + query_place(column, dim);
+  reinterpret_cast<__half*>(arguments.queries)[place] = __float2half_rn(value);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -60,18 +38,32 @@ __global__ void __launch_bounds__(kThreads)
   const bool is_value = unit >= shape.heads + shape.kv_heads;
   const int dim = 2 * static_cast<int>(threadIdx.x);
   const bool has_dims = dim < shape.head_dim;
-  float2 gain{1.0F, 1.0F};
-  if (has_dims && !is_value) {
-    const float* gains = is_query ? arguments.weights.q_norm : arguments.weights.k_norm;
-    gain = {gains[dim], gains[dim + 1]};
-  }
-  ptx::wait_for_preceding_grid();
-
   const int tokens = arguments.positions.tokens;
   // Query heads alternate with their gates.
   const int row = (is_query ? 2 * unit : unit + shape.heads) * shape.head_dim;
-  float4 quad{0.0F, 0.0F, 0.0F, 0.0F};
-  if (has_dims) quad = load_quad(arguments.qkv, row + dim, pair, tokens);
+  const ResultQuad source(arguments.qkv, row + (has_dims ? dim : 0), pair, tokens);
+  const int frontier = first_position(arguments.positions);
+  const int half = shape.rotary_dim / 2;
+  float2 gain{1.0F, 1.0F};
+  float cosines[2][2] = {};  // [token][dim]
+  float sines[2][2] = {};
+  if (has_dims && !is_value) {
+    const float* gains = is_query ? arguments.weights.q_norm : arguments.weights.k_norm;
+    gain = {gains[dim], gains[dim + 1]};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int token = 2 * pair + i / 2;
+      const int d = dim + i % 2;
+      if (token >= tokens || d >= shape.rotary_dim) continue;
+      const std::int64_t angle = static_cast<std::int64_t>(frontier + token) * half + d % half;
+      cosines[i / 2][i % 2] = arguments.rope.cosines[angle];
+      sines[i / 2][i % 2] = arguments.rope.sines[angle];
+    }
+  }
+  ptx::wait_for_preceding_grid();
+
+  float4 quad = source.load();
+  if (!has_dims) quad = {0.0F, 0.0F, 0.0F, 0.0F};
   if (!is_value) {
     const float first = sum_of_warp(quad.x * quad.x + quad.z * quad.z);
     const float second = sum_of_warp(quad.y * quad.y + quad.w * quad.w);
@@ -99,18 +91,18 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   if (!has_dims) return;
 
-  const int frontier = first_position(arguments.positions);
-  const int half = shape.rotary_dim / 2;
+#pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int token = 2 * pair + i;
     if (token >= tokens) return;
     const int position = frontier + token;
-    for (int d = dim; d < dim + 2; ++d) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int d = dim + j;
       float value = rows[i][d];
       if (!is_value && d < shape.rotary_dim) {
-        const std::int64_t angle = static_cast<std::int64_t>(position) * half + d % half;
-        const float cosine = arguments.rope.cosines[angle];
-        const float sine = arguments.rope.sines[angle];
+        const float cosine = cosines[i][j];
+        const float sine = sines[i][j];
         value = d < half ? value * cosine - rows[i][d + half] * sine : value * cosine + rows[i][d - half] * sine;
       }
       if (is_query) {

@@ -43,6 +43,55 @@ __device__ __forceinline__ float sigmoid(float x) {
   return 1.0F / (1.0F + expf(-x));
 }
 
+// Rows `row` and row + 1 (row even) of tokens 2 pair and 2 pair + 1 of a product: {row token 0, row token 1, row + 1
+// token 0, row + 1 token 1}. Where they lie is found before the wait for the product; all planes are asked for at once.
+class ResultQuad {
+ public:
+  __device__ __forceinline__ ResultQuad(const ProductResult& result, int row, int pair, int tokens)
+      : factor_(result.factor), planes_(result.planes) {
+    if (result.planes) {
+      source_ = result.data + plane_place(result.width, row, 2 * pair);
+      stride_ = plane_floats(result.plan, result.width);
+      count_ = result.plan.planes(row / 256);
+    } else {
+      source_ = result.data + static_cast<std::int64_t>(2 * pair) * result.rows + row;
+      stride_ = result.rows;
+      count_ = 2 * pair + 1 < tokens ? 2 : 1;
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ float4 load() const {
+    if (!planes_) {
+      const float2 first = *reinterpret_cast<const float2*>(source_);
+      const float2 second = count_ == 2 ? *reinterpret_cast<const float2*>(source_ + stride_) : float2{0.0F, 0.0F};
+      return {first.x * factor_, second.x * factor_, first.y * factor_, second.y * factor_};
+    }
+    constexpr int kTogether = 4;
+    float4 planes[kTogether];
+#pragma unroll
+    for (int plane = 0; plane < kTogether; ++plane) {
+      if (plane < count_) planes[plane] = at(plane);
+    }
+    float4 sum = planes[0];
+    const auto add = [&](const float4& more) { sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w; };
+#pragma unroll
+    for (int plane = 1; plane < kTogether; ++plane) {
+      if (plane < count_) add(planes[plane]);
+    }
+    for (int plane = kTogether; plane < count_; ++plane) add(at(plane));
+    return {sum.x * factor_, sum.y * factor_, sum.z * factor_, sum.w * factor_};
+  }
+
+ private:
+  [[nodiscard]] __device__ __forceinline__ float4 at(int plane) const {
+    return *reinterpret_cast<const float4*>(source_ + plane * stride_);
+  }
+  const float* source_ = nullptr;
+  std::int64_t stride_ = 0;
+  int count_ = 0;
+  float factor_ = 1;
+  bool planes_ = false;
+};
+
 // The reference a part's weights are taken against: its largest score, or 0 when it has none.
 __device__ __forceinline__ float reference_score(float largest) {
   return largest == -INFINITY ? 0.0F : largest;

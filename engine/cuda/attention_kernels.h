@@ -18,7 +18,7 @@ struct PassPositions {
   int tokens = 0;
 };
 
-enum class QueryForm { kFP32Rows, kFP16Columns, kBF16Columns, kTwoBF16Columns };
+enum class QueryForm { kFP32Rows, kFP16Columns };
 
 struct AttentionBeginArguments {
   CudaAttentionShape shape;
@@ -32,7 +32,7 @@ struct AttentionBeginArguments {
   ProductResult qkv;
   PassPositions positions;
   QueryForm query_form = QueryForm::kFP32Rows;
-  ColumnPlan columns;      // of the column forms
+  ColumnPlan columns;      // of kFP16Columns
   float query_factor = 1;  // softmax scale and log2 e
   std::byte* queries = nullptr;
 };

@@ -3,13 +3,12 @@
 //
 // Cache. Each key-value head has its own run of `slots` positions (the capacity rounded up to a tile of 64). FP32, and
 // head dimensions other than 256: plain rows [head][slot][dim]. BF16 and FP8 with head dimension 256 are tiled, so that
-// a bulk copy of consecutive bytes is operand A of mma.m16n8k16 without any further order: lane l of a warp finds its
-// numbers of four (FP8) or two (BF16) steps in the 16 bytes at 16 l of a piece of 512 bytes.
-//   keys    pieces of 8 positions x 64 bytes of dims: [slot / 8][byte / 64][slot % 8][byte % 64]; lane 4 g + p has
-//           position g, bytes 16 p .. 16 p + 15. The dims of a step are thus not neighbours; queries have the same
-//           order (query_place), and a sum over dims does not mind.
-//   values  transposed, pieces of 8 dims x 64 (FP8) or 32 (BF16) positions; lane 4 g + p has dim g and of every 16
-//           positions 2 p, 2 p + 1, 2 p + 8, 2 p + 9: as the weights of an m16n8 result lie.
+// a bulk copy of consecutive bytes is operand A of mma.m16n8k16 without any further order: lane 4 g + p of a warp finds
+// its numbers of one step (BF16) or two (FP8) in the 16 bytes at 16 (4 g + p) of a piece of 512 bytes, rows g and g +
+// 8, inner indices 2 p, 2 p + 1, 2 p + 8, 2 p + 9.
+//   keys    rows are positions, the inner index a dim: [slot / 16][dim / 16 or 32][lane][step][half][row / 8][pair]
+//   values  rows are dims, the inner index a position: [slot / 32 or 64][dim / 16][slot / 16 or 32][lane] and so on
+// BF16: [half][row / 8] is the order of the operand's four registers. FP8: a register of the operand is half a word.
 #pragma once
 
 #include <cstddef>
@@ -35,31 +34,36 @@ constexpr int kCachePieceBytes = 512;
   return (capacity + kTilePositions - 1) / kTilePositions * kTilePositions;
 }
 
+// Byte offset within a piece of number (row 0..15, inner 0..15 or 31) of a piece.
+[[nodiscard]] constexpr int piece_place(int size, int row, int inner) {
+  const int lane = row % 8 * 4 + inner % 8 / 2;
+  const int register_ = inner / 8 * 2 + row / 8;  // of two steps: 0..7
+  return lane * 16 + (register_ * 2 + inner % 2) * size;
+}
 // Byte offsets within one head's run.
 [[nodiscard]] constexpr std::int64_t key_place(CacheFormat format, int head_dim, std::int64_t slot, int dim) {
   const int size = element_bytes(format);
   if (!cache_is_tiled(format, head_dim)) return (slot * head_dim + dim) * size;
-  const int byte = dim * size;
-  return slot / 8 * (8 * kTensorHeadDim * size) + byte / 64 * kCachePieceBytes + slot % 8 * 64 + byte % 64;
+  const int inner = 32 / size;
+  return slot / 16 * (16 * kTensorHeadDim * size) + dim / inner * kCachePieceBytes +
+         piece_place(size, static_cast<int>(slot % 16), dim % inner);
 }
 [[nodiscard]] constexpr std::int64_t value_place(CacheFormat format, int head_dim, std::int64_t slot, int dim) {
   const int size = element_bytes(format);
   if (!cache_is_tiled(format, head_dim)) return (slot * head_dim + dim) * size;
-  const int piece_positions = 64 / size;
-  const auto within = static_cast<int>(slot % piece_positions);
-  const int lane = dim % 8 * 4 + within % 8 / 2;
-  const int element = within / 16 * 4 + within / 8 % 2 * 2 + within % 2;
-  return slot / piece_positions * kCacheUnitBytes + dim / 8 * kCachePieceBytes + lane * 16 + element * size;
+  const int inner = 32 / size;
+  const auto within = static_cast<int>(slot % (2 * inner));  // a unit is two pieces long
+  return slot / (2 * inner) * kCacheUnitBytes + (dim / 16 * 2 + within / inner) * kCachePieceBytes +
+         piece_place(size, dim % 16, within % inner);
 }
 
-// Rotated queries for the tensor-core kernels, 16 bits each: for each key-value head and each group of tokens one block
-// of columns (column = token of the group * heads a kv head + head), 8 columns a column tile. Offset in elements within
-// the block; the block of the low parts, where there is one, follows. `key` is the format of the keys they will meet.
+// Rotated queries for the tensor-core kernels, FP16, as operand B: for each key-value head and each group of tokens one
+// block of columns (column = token of the group * heads a kv head + head), 8 columns a column tile. Offset in elements
+// within the block: [column / 8][dim / 32][lane = column % 8, pair][step][half][number].
 constexpr int kColumnTileElements = 8 * kTensorHeadDim;
-[[nodiscard]] constexpr int query_place(CacheFormat key, int column, int dim) {
-  const int piece = key == CacheFormat::kFP8 ? dim / 64 * 2 + dim / 8 % 2 : dim / 32;
-  const int quarter = key == CacheFormat::kFP8 ? dim / 16 % 4 : dim / 8 % 4;
-  return column / 8 * kColumnTileElements + piece * 256 + (column % 8 * 4 + quarter) * 8 + dim % 8;
+[[nodiscard]] constexpr int query_place(int column, int dim) {
+  return column / 8 * kColumnTileElements + dim / 32 * 256 + (column % 8 * 4 + dim % 8 / 2) * 8 + dim % 32 / 8 * 2 +
+         dim % 2;
 }
 
 // Parts. A token at `position` sums its context in parts of this many positions, cut at multiples of it, and adds the
@@ -86,13 +90,20 @@ struct ColumnPlan {
   int groups = 0;
 };
 constexpr int kMostColumnTiles = 12;
-constexpr int kColumnTileCounts[] = {1, 3, 6, kMostColumnTiles};  // what is instantiated
-[[nodiscard]] constexpr ColumnPlan plan_columns(int heads_a_kv_head, int tokens) {
+constexpr int kColumnTileCounts[] = {1, 2, 4, 6, kMostColumnTiles};  // what is instantiated
+constexpr int kFewBlocks = 132;                                      // fewer leave SMs idle
+// For a launch of `blocks` thread blocks a group: as many groups as idle SMs can take, else as few as possible. No bit
+// of a result depends on it.
+[[nodiscard]] constexpr ColumnPlan plan_columns(int heads_a_kv_head, int tokens, int blocks) {
+  const int most = 8 * kMostColumnTiles / heads_a_kv_head;  // tokens a group
+  int groups = (tokens + most - 1) / most;
+  while (groups < tokens && (groups + 1) * blocks <= kFewBlocks) ++groups;
+  const int a_group = (tokens + groups - 1) / groups;
+  groups = (tokens + a_group - 1) / a_group;
   for (const int tiles : kColumnTileCounts) {
-    if (heads_a_kv_head * tokens <= 8 * tiles) return {tiles, tokens, 1};
+    if (heads_a_kv_head * a_group <= 8 * tiles) return {tiles, a_group, groups};
   }
-  const int a_group = 8 * kMostColumnTiles / heads_a_kv_head;
-  return {kMostColumnTiles, a_group, (tokens + a_group - 1) / a_group};
+  return {};  // check_attention_shape refuses so many heads a key-value head
 }
 
 }  // namespace tare::engine

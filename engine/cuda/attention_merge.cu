@@ -3,7 +3,6 @@
 #include "engine/cuda/attention_device.cuh"
 #include "engine/cuda/launch.cuh"
 #include "engine/cuda/operand.cuh"
-#include "engine/cuda/product_result.cuh"
 
 namespace tare::engine {
 namespace {
@@ -27,6 +26,10 @@ __global__ void __launch_bounds__(kThreads)
   const int head = column / shape.head_dim;
   const int dim = column % shape.head_dim;
   const bool is_real = token < tokens && head < shape.heads;
+  const ResultQuad gate_source(arguments.qkv, is_real ? (2 * head + 1) * shape.head_dim + dim : 0,
+                               is_real ? token / 2 : 0, tokens);
+  const int position = first_position(arguments.positions) + token;
+  const int count = arguments.one_part ? 1 : part_count(shape.kv_heads, position);
   ptx::wait_for_preceding_grid();
 
   float2 sum{0.0F, 0.0F};
@@ -34,31 +37,44 @@ __global__ void __launch_bounds__(kThreads)
   float weight_sum = 0.0F;
   if (is_real) {
     if (warp == 0) {
-      const int row = (2 * head + 1) * shape.head_dim + dim;
-      gate = {product_value(arguments.qkv, row, token), product_value(arguments.qkv, row + 1, token)};
+      const float4 quad = gate_source.load();
+      gate = token % 2 == 0 ? float2{quad.x, quad.z} : float2{quad.y, quad.w};
     }
-    const int position = first_position(arguments.positions) + token;
-    const int count = arguments.one_part ? 1 : part_count(shape.kv_heads, position);
     const std::int64_t rows = static_cast<std::int64_t>(tokens) * shape.heads;
     const std::int64_t row = static_cast<std::int64_t>(token) * shape.heads + head;
     const float2* ends = arguments.parts.ends + row;
+    const float* sums = arguments.parts.sums + row * shape.head_dim + dim;
+    float2 together_ends[kTogether];
+    float2 together_sums[kTogether];
+    const auto load = [&](int first) {
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const int part = first + kWarps * i;
+        if (part >= count) break;
+        together_ends[i] = ends[part * rows];
+        together_sums[i] = *reinterpret_cast<const float2*>(sums + part * rows * shape.head_dim);
+      }
+    };
+    load(warp);
     float largest = -INFINITY;
     if (shape.head_dim % kOperandGroup == 0) {  // one head a warp
+#pragma unroll 4
       for (int part = lane; part < count; part += 32) largest = fmaxf(largest, ends[part * rows].x);
       largest = most_of_warp(largest);
     } else {
       for (int part = 0; part < count; ++part) largest = fmaxf(largest, ends[part * rows].x);
     }
     const float reference = reference_score(largest);
-    const float* sums = arguments.parts.sums + row * shape.head_dim + dim;
-#pragma unroll kTogether
-    for (int part = warp; part < count; part += kWarps) {
-      const float2 end = ends[part * rows];
-      const float2 more = *reinterpret_cast<const float2*>(sums + part * rows * shape.head_dim);
-      const float weight = exp2f(end.x - reference);
-      weight_sum += weight * end.y;
-      sum.x += weight * more.x;
-      sum.y += weight * more.y;
+    for (int first = warp; first < count; first += kWarps * kTogether) {
+      if (first > warp) load(first);
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        if (first + kWarps * i >= count) break;
+        const float weight = exp2f(together_ends[i].x - reference);
+        weight_sum += weight * together_ends[i].y;
+        sum.x += weight * together_sums[i].x;
+        sum.y += weight * together_sums[i].y;
+      }
     }
   }
   shared_sums[warp][lane] = sum;

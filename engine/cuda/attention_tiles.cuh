@@ -12,6 +12,8 @@
 // K and V arrive as units of 16 KiB in a ring of bulk copies, in the order of use. Two __syncthreads a tile (after the
 // largest scores, after P) also say which units are free, so the ring needs no barriers of its own for that.
 //
+// All numbers are FP16 in the products: E4M3 widens exactly, BF16 exactly from 2^-17 to 65504.
+//
 // All column counts do the same operations in the same order for a column, and so does a tile that a column does not
 // see (weights 0, largest score unchanged): a token's bits do not depend on the tokens beside it.
 #pragma once
@@ -45,23 +47,19 @@ struct TilesShape {
   static constexpr int kKeyUnits = element_bytes(kKey);
   static constexpr int kValueUnits = element_bytes(kValue);
   static constexpr int kTileUnits = kKeyUnits + kValueUnits;
-  // A round keeps queries and weights of BF16 products in two terms.
-  static constexpr int kQueryTerms = kRound && kKey == CacheFormat::kBF16 ? 2 : 1;
-  static constexpr int kWeightTerms = kRound && kValue == CacheFormat::kBF16 ? 2 : 1;
-  static constexpr int kQueryTermBytes = kTiles * kColumnTileElements * 2;
-  static constexpr int kWeightTermBytes = kTiles * 8 * kTilePositions * 2;
   // [ring][weights][queries][largest: 4 columns][keep: columns][last seen position: columns][barriers]
-  static constexpr int kQueryBytes = kQueryTerms * kQueryTermBytes;
-  static constexpr int kWeightBytes = kWeightTerms * kWeightTermBytes;
+  static constexpr int kQueryBytes = kTiles * kColumnTileElements * 2;
+  static constexpr int kWeightBytes = kTiles * 8 * kTilePositions * 2;
   static constexpr int kOtherBytes =
       kWeightBytes + kQueryBytes + kColumns * 4 * (kPositionGroups + 2) + 8 * (kMostUnits + 1);
   static constexpr int kUnitsOfTwo = (kMostSharedBytesOfTwo - kOtherBytes) / kCacheUnitBytes;
-  static constexpr int kBlocksAnSm = kTiles <= 6 && kUnitsOfTwo >= kTileUnits + kTileUnits / 2 ? 2 : 1;
+  static constexpr int kBlocksAnSm = kTiles <= 6 && kUnitsOfTwo > kTileUnits ? 2 : 1;
   static constexpr int kUnitsOfOne = (kMostSharedBytes - kOtherBytes) / kCacheUnitBytes;
   static constexpr int kUnits = kBlocksAnSm == 2 ? kUnitsOfTwo : kUnitsOfOne < kMostUnits ? kUnitsOfOne : kMostUnits;
   static constexpr int kRingBytes = kUnits * kCacheUnitBytes;
   static constexpr int kSharedBytes = kRingBytes + kOtherBytes;
   static_assert(kUnits >= kTileUnits && kUnits <= kMostUnits);
+  static_assert(kTiles == 1 || kTiles % 2 == 0, "both halves of the warps have the same number of column tiles");
   static_assert(kColumns * kStagedRow * 4 <= kRingBytes + kWeightBytes, "the result is staged in ring and weights");
 };
 
@@ -84,6 +82,7 @@ struct UnitRing {
                       static_cast<std::uint32_t>(at / Shape::kUnits % 2));
   }
   __device__ __forceinline__ void issue_below(int limit) {
+#pragma unroll 1
     for (; issued < limit; ++issued) {
       const int tile = issued / Shape::kTileUnits;
       const int within = issued % Shape::kTileUnits;
@@ -98,27 +97,6 @@ struct UnitRing {
     }
   }
 };
-
-// What of a lane's 16 bytes of values belongs to positions of the piece below `valid`; the rest becomes 0. It may be
-// anything, a NaN too, and 0 times that is not 0.
-template <CacheFormat kFormat>
-__device__ __forceinline__ uint4 keep_positions(const uint4& words, int valid, int p) {
-  std::uint32_t kept[4];
-#pragma unroll
-  for (int word = 0; word < 4; ++word) {
-    std::uint32_t mask = 0;
-    constexpr int kNumbers = 4 / element_bytes(kFormat);
-#pragma unroll
-    for (int i = 0; i < kNumbers; ++i) {
-      const int element = word * kNumbers + i;
-      const int position = element / 4 * 16 + element % 4 / 2 * 8 + 2 * p + element % 2;
-      const std::uint32_t all = kFormat == CacheFormat::kFP8 ? 0xFFU : 0xFFFFU;
-      if (position < valid) mask |= all << (32 / kNumbers * i);
-    }
-    kept[word] = word_of(words, word) & mask;
-  }
-  return {kept[0], kept[1], kept[2], kept[3]};
-}
 
 template <class Shape>
 class TilesBlock {
@@ -176,10 +154,7 @@ class TilesBlock {
   __device__ __forceinline__ void load_queries() const {
     if (threadIdx.x != 0) return;
     ptx::barrier_arrive_expect(query_barrier_, Shape::kQueryBytes);
-    for (int at = 0; at < Shape::kQueryBytes; at += kColumnTileElements * 2) {
-      ptx::bulk_copy(queries_ + static_cast<std::uint32_t>(at), query_source_ + at, kColumnTileElements * 2,
-                     query_barrier_);
-    }
+    ptx::bulk_copy(queries_, query_source_, Shape::kQueryBytes, query_barrier_);
   }
 
   // Sums the run: O, largest scores and weight sums stay in registers.
@@ -224,9 +199,8 @@ class TilesBlock {
     __syncthreads();  // all values are read, keep_ and largest_ too
 #pragma unroll
     for (int n = 0; n < Shape::kHalfTiles; ++n) {
-      const int tile = first_tile() + n;
-      if (tile >= Shape::kColumnTiles || g() != 0) break;
-      const int column = 8 * tile + 2 * p();
+      if (!has_tiles() || g() != 0) break;
+      const int column = 8 * (first_tile() + n) + 2 * p();
       *reinterpret_cast<float2*>(largest_ + position_group() * Shape::kColumns + column) = weight_sums_[n];
       if (position_group() == 0) *reinterpret_cast<float2*>(keep_ + column) = most_[n];
     }
@@ -281,7 +255,7 @@ class TilesBlock {
   }
   // Before another run: the staged sums are read, the ring is free for copies.
   __device__ __forceinline__ void end_run() const {
-    ptx::fence_async_shared();
+    fence_before_copies();
     __syncthreads();
   }
 
@@ -304,6 +278,10 @@ class TilesBlock {
   [[nodiscard]] static __device__ __forceinline__ int first_tile() {
     return warp() / kPositionGroups * Shape::kHalfTiles;
   }
+  // With one column tile the second half of the warps has none.
+  [[nodiscard]] static __device__ __forceinline__ bool has_tiles() {
+    return Shape::kColumnTiles > 1 || warp() < kPositionGroups;
+  }
   [[nodiscard]] static __device__ __forceinline__ std::uint32_t lane_bytes() {
     return static_cast<std::uint32_t>(16 * lane());
   }
@@ -314,46 +292,43 @@ class TilesBlock {
 
   // Scores of the warp's 16 positions, masked, and the largest of each column to shared memory.
   __device__ __forceinline__ void score(int tile, int unit, float (&scores)[Shape::kHalfTiles][4]) {
-    if (first_tile() >= Shape::kColumnTiles) return;
-    constexpr int kSize = element_bytes(Shape::kKey);
-    constexpr int kRowBytes = 8 * kTensorHeadDim * kSize;  // pieces of 8 positions
+    if (!has_tiles()) return;
+    using Operands = CachedOperands<Shape::kKey>;
+    constexpr int kGroupBytes = 16 * kTensorHeadDim * element_bytes(Shape::kKey);
     constexpr int kGroupsAUnit = kPositionGroups / Shape::kKeyUnits;
     const int key_unit = unit + position_group() / kGroupsAUnit;
     ring_.wait(key_unit);
-    const std::uint32_t keys = ring_.unit(key_unit) + lane_bytes() +
-                               static_cast<std::uint32_t>(position_group() % kGroupsAUnit * 2 * kRowBytes);
+    const std::uint32_t keys =
+        ring_.unit(key_unit) + lane_bytes() + static_cast<std::uint32_t>(position_group() % kGroupsAUnit * kGroupBytes);
     const std::uint32_t queries =
         queries_ + lane_bytes() + static_cast<std::uint32_t>(first_tile() * kColumnTileElements * 2);
     float chains[2][Shape::kHalfTiles][4] = {};
-    constexpr int kPairs = 4 / kSize / 2;  // pairs of steps in 16 bytes
-#pragma unroll 2
-    for (int piece = 0; piece < kTensorHeadDim * kSize / 64; ++piece) {
-      const uint4 low = ptx::load_shared_16(keys + static_cast<std::uint32_t>(piece * kCachePieceBytes));
-      const uint4 high = ptx::load_shared_16(keys + static_cast<std::uint32_t>(piece * kCachePieceBytes + kRowBytes));
+#pragma unroll(Shape::kColumnTiles > 6 ? 2 : 8)
+    for (int pair = 0; pair < kTensorHeadDim / 32; ++pair) {
+      Operands operands;
 #pragma unroll
-      for (int pair = 0; pair < kPairs; ++pair) {
-        std::uint32_t a[2][4];
-        cached_operand<Shape::kKey>(low, high, 2 * pair, a[0]);
-        cached_operand<Shape::kKey>(low, high, 2 * pair + 1, a[1]);
+      for (int i = 0; i < Operands::kPieces; ++i) {
+        operands.words[i] =
+            ptx::load_shared_16(keys + static_cast<std::uint32_t>((pair * Operands::kPieces + i) * kCachePieceBytes));
+      }
+      uint4 b[Shape::kHalfTiles];
 #pragma unroll
-        for (int term = 0; term < Shape::kQueryTerms; ++term) {
+      for (int n = 0; n < Shape::kHalfTiles; ++n) {
+        b[n] = ptx::load_shared_16(queries +
+                                   static_cast<std::uint32_t>(n * kColumnTileElements * 2 + pair * kCachePieceBytes));
+      }
+      std::uint32_t a[2][4];
+      operands.widen(a);
 #pragma unroll
-          for (int n = 0; n < Shape::kHalfTiles; ++n) {
-            if (first_tile() + n >= Shape::kColumnTiles) break;
-            const uint4 b = ptx::load_shared_16(
-                queries + static_cast<std::uint32_t>(term * Shape::kQueryTermBytes + n * kColumnTileElements * 2 +
-                                                     (piece * kPairs + pair) * kCachePieceBytes));
-            multiply_add<Shape::kKey>(chains[0][n], a[0], b.x, b.y);
-            multiply_add<Shape::kKey>(chains[1][n], a[1], b.z, b.w);
-          }
-        }
+      for (int n = 0; n < Shape::kHalfTiles; ++n) {
+        multiply_add(chains[0][n], a[0], b[n].x, b[n].y);
+        multiply_add(chains[1][n], a[1], b[n].z, b[n].w);
       }
     }
     const int first = begin_ + tile * kTilePositions;
     const bool masked = first + kTilePositions - 1 > first_position();
 #pragma unroll
     for (int n = 0; n < Shape::kHalfTiles; ++n) {
-      if (first_tile() + n >= Shape::kColumnTiles) break;
       const int column = 8 * (first_tile() + n) + 2 * p();
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -374,10 +349,10 @@ class TilesBlock {
 
   // Scores become weights, in shared memory as operand B: [column tile][pair of steps][lane][step][2 words].
   __device__ __forceinline__ void weigh(const float (&scores)[Shape::kHalfTiles][4]) {
+    if (!has_tiles()) return;
 #pragma unroll
     for (int n = 0; n < Shape::kHalfTiles; ++n) {
       const int tile = first_tile() + n;
-      if (tile >= Shape::kColumnTiles) break;
       const int column = 8 * tile + 2 * p();
       float2 most = most_[n];
 #pragma unroll
@@ -395,17 +370,10 @@ class TilesBlock {
                                 power_of_two(scores[n][3] - reference.y + kWeightExponent)};
       weight_sums_[n].x = weight_sums_[n].x * keep.x + (weights[0] + weights[2]);
       weight_sums_[n].y = weight_sums_[n].y * keep.y + (weights[1] + weights[3]);
-      const std::uint32_t low = narrow<Shape::kValue>(weights[0], weights[1]);
-      const std::uint32_t high = narrow<Shape::kValue>(weights[2], weights[3]);
       std::byte* target = shared_ + Shape::kRingBytes + (tile * 2 + position_group() / 2) * kCachePieceBytes +
                           16 * lane() + 8 * (position_group() % 2);
-      *reinterpret_cast<uint2*>(target) = {transpose_matrix(low), transpose_matrix(high)};
-      if constexpr (Shape::kWeightTerms == 2) {
-        const std::uint32_t low_rest = rest_of_bf16(weights[0], weights[1], low);
-        const std::uint32_t high_rest = rest_of_bf16(weights[2], weights[3], high);
-        *reinterpret_cast<uint2*>(target + Shape::kWeightTermBytes) = {transpose_matrix(low_rest),
-                                                                       transpose_matrix(high_rest)};
-      }
+      *reinterpret_cast<uint2*>(target) = {transpose_matrix(narrow(weights[0], weights[1])),
+                                           transpose_matrix(narrow(weights[2], weights[3]))};
     }
   }
 
@@ -421,50 +389,35 @@ class TilesBlock {
         sums_[j][n][3] *= keep.y;
       }
     }
+    using Operands = CachedOperands<Shape::kValue>;
     const int valid = end_ - (begin_ + tile * kTilePositions);
-    constexpr int kPairsAUnit = 2 / Shape::kValueUnits;  // pairs of steps of 16 positions
 #pragma unroll
-    for (int within = 0; within < Shape::kValueUnits; ++within) {
-      ring_.wait(unit + within);
-      // Pieces of 8 dims: the warp's are 4 warp .. 4 warp + 3.
+    for (int pair = 0; pair < 2; ++pair) {  // of steps: 32 positions
+      const int value_unit = unit + pair * Shape::kValueUnits / 2;
+      ring_.wait(value_unit);
+      // A unit is [dim / 16][two pieces]; the warp's are dims / 16 = 2 warp, 2 warp + 1.
       const std::uint32_t values =
-          ring_.unit(unit + within) + lane_bytes() + static_cast<std::uint32_t>(4 * warp() * kCachePieceBytes);
-      uint4 pieces[4];
+          ring_.unit(value_unit) + lane_bytes() + static_cast<std::uint32_t>(4 * warp() * kCachePieceBytes);
+      std::uint32_t a[2][2][4];  // [dims 0..15, 16..31][step]
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        pieces[i] = ptx::load_shared_16(values + static_cast<std::uint32_t>(i * kCachePieceBytes));
-      }
-      if (valid < kTilePositions) {
+      for (int j = 0; j < 2; ++j) {
+        Operands operands;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          pieces[i] =
-              keep_positions<Shape::kValue>(pieces[i], valid - within * (kTilePositions / Shape::kValueUnits), p());
+        for (int i = 0; i < Operands::kPieces; ++i) {
+          const int piece = Operands::kPieces == 2 ? 2 * j + i : 2 * j + pair;
+          operands.words[i] = ptx::load_shared_16(values + static_cast<std::uint32_t>(piece * kCachePieceBytes));
         }
+        if (valid < kTilePositions) operands.keep_below(valid - 32 * pair, p());
+        operands.widen(a[j]);
       }
+      const std::uint32_t weights = weights_ + lane_bytes() + static_cast<std::uint32_t>(pair * kCachePieceBytes);
 #pragma unroll
-      for (int pair = 0; pair < kPairsAUnit; ++pair) {
-        std::uint32_t a[2][2][4];  // [dims 0..15, 16..31][step]
+      for (int n = 0; n < Shape::kColumnTiles; ++n) {
+        const uint4 b = ptx::load_shared_16(weights + static_cast<std::uint32_t>(n * 2 * kCachePieceBytes));
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-#pragma unroll
-          for (int step = 0; step < 2; ++step) {
-            cached_operand<Shape::kValue>(pieces[2 * j], pieces[2 * j + 1], 2 * pair + step, a[j][step]);
-          }
-        }
-        const std::uint32_t weights =
-            weights_ + lane_bytes() + static_cast<std::uint32_t>((within * kPairsAUnit + pair) * kCachePieceBytes);
-#pragma unroll
-        for (int term = 0; term < Shape::kWeightTerms; ++term) {
-#pragma unroll
-          for (int n = 0; n < Shape::kColumnTiles; ++n) {
-            const uint4 b = ptx::load_shared_16(
-                weights + static_cast<std::uint32_t>(term * Shape::kWeightTermBytes + n * 2 * kCachePieceBytes));
-#pragma unroll
-            for (int j = 0; j < 2; ++j) {
-              multiply_add<Shape::kValue>(sums_[j][n], a[j][0], b.x, b.y);
-              multiply_add<Shape::kValue>(sums_[j][n], a[j][1], b.z, b.w);
-            }
-          }
+          multiply_add(sums_[j][n], a[j][0], b.x, b.y);
+          multiply_add(sums_[j][n], a[j][1], b.z, b.w);
         }
       }
     }
@@ -472,7 +425,7 @@ class TilesBlock {
 
   // Weights are 2^15 times 2^(score - largest): FP16 then reaches down to 2^-39 of the largest weight. The factor
   // cancels against the weight sum, and parts carry it alike.
-  static constexpr float kWeightExponent = Shape::kValue == CacheFormat::kFP8 ? 15.0F : 0.0F;
+  static constexpr float kWeightExponent = 15;
 
   const AttentionTilesArguments& arguments_;
   std::byte* shared_;

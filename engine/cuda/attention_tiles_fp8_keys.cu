@@ -9,7 +9,7 @@ template <CacheFormat kValue>
 void launch(int parts, const AttentionTilesArguments& arguments, const CudaLaunch& launch) {
   constexpr CacheFormat kKey = CacheFormat::kFP8;
   const int blocks = parts * arguments.kv_heads * arguments.columns.groups + arguments.fill.blocks;
-  static_assert(std::size(kColumnTileCounts) == 4);
+  static_assert(std::size(kColumnTileCounts) == 5);
   switch (arguments.columns.column_tiles) {
     case kColumnTileCounts[0]:
       return launch_tiles<TilesShape<kKey, kValue, kColumnTileCounts[0], true>>("attention_tiles", blocks, arguments,
@@ -22,6 +22,9 @@ void launch(int parts, const AttentionTilesArguments& arguments, const CudaLaunc
                                                                                 launch);
     case kColumnTileCounts[3]:
       return launch_tiles<TilesShape<kKey, kValue, kColumnTileCounts[3], true>>("attention_tiles", blocks, arguments,
+                                                                                launch);
+    case kColumnTileCounts[4]:
+      return launch_tiles<TilesShape<kKey, kValue, kColumnTileCounts[4], true>>("attention_tiles", blocks, arguments,
                                                                                 launch);
     default:
       throw internal_error("no attention kernel has so many columns");

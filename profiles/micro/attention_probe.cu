@@ -133,7 +133,7 @@ void probe_rounds(const std::string& path, const Inputs& inputs, CacheFormat for
             .heads = kShape.heads,
             .kv_heads = kShape.kv_heads,
             .positions = {.control = control_memory.as<engine::RoundControl>(), .tokens = tokens},
-            .columns = engine::plan_columns(kShape.heads / kShape.kv_heads, tokens)};
+            .columns = engine::plan_columns(kShape.heads / kShape.kv_heads, tokens, parts * kShape.kv_heads)};
         auto* sums = reinterpret_cast<float*>(workspace.data() + (std::size_t{1} << 20));
         arguments.parts = {sums, reinterpret_cast<float2*>(sums + std::int64_t{parts} * tokens * kColumns)};
         (format == CacheFormat::kFP8 ? engine::launch_attention_tiles_fp8_keys

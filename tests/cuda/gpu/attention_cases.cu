@@ -270,11 +270,12 @@ std::vector<std::byte> AttentionCase::run(int tokens, const PassOptions& options
   std::vector<LaunchRecord> records;
   cudaStream_t stream = nullptr;
   check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  if (!options.late_results) copy_to_device(results, std::span<const float>(data));
+  // A copy from pageable memory may still be on its way when it returns, and this stream does not wait for it.
+  synchronize();
   if (options.late_results) {
     late_copy_kernel<<<32, 256, 0, stream>>>(source.as<float>(), results.as<float>(),
                                              static_cast<std::int64_t>(data.size()));
-  } else {
-    copy_to_device(results, std::span<const float>(data));
   }
   launch(qkv, workspace.data(), out, fill,
          {.stream = stream, .programmatic = options.programmatic, .records = &records});
