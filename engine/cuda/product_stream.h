@@ -33,7 +33,7 @@ struct StreamProduct {
 
 // What sums of a format are to be multiplied by: its codes may enter the matrix unit as subnormal FP16 numbers.
 [[nodiscard]] constexpr float stream_sum_factor(WeightFormat format) {
-  if (format == WeightFormat::kQ4) return 0x1p24F;
+  if (format == WeightFormat::kQ4) return 0x1p22F;
   if (format == WeightFormat::kQ3) return 0x1p20F;
   return 1;
 }

@@ -12,7 +12,7 @@
 //
 // Codes are stored as unsigned fields: the code plus code_bias(format), an E4M3 byte, or the bits of a BF16 number. A
 // padded weight is a zero weight: field code_bias(format), scale 0. By format, in 32-bit words:
-//   q4    [tile 4][thread 128][s 4]: field r + 4 h of 4 bits
+//   q4    [tile 4][thread 128][s 4]: field r + 4 h of 4 bits, from bit 2 on; the last one's upper half is in bits 0, 1
 //   q8    [tile 4][s / 2][thread 128][s % 2][r / 2]: byte 2 (r % 2) + h
 //   fp8   the same
 //   bf16  [tile 4][s 4][thread 128][r 4]: half h
@@ -23,6 +23,7 @@
 //            by 6: operand A of steps 0, 1, 2 takes five operations a step, as in q4, and step 3 twelve.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -114,6 +115,8 @@ struct Fragment {
   return place / 2 % 4 * kTileRows + place / 64 * 16 + place / 8 % 8 + place % 2 * 8;
 }
 
+constexpr int kQ4FirstBit = 2;
+
 constexpr int kQ3TileWords = 3 * kTileThreads;
 constexpr int kQ3MixedBit = 0;  // of the field of step 3 in each half
 constexpr int kQ3SplitBit = 3;  // of the bit of (step 3, r 2) in each half
@@ -129,8 +132,8 @@ constexpr int kQ3SplitBit = 3;  // of the bit of (step 3, r 2) in each half
   return i < 2 ? i : 3;
 }
 
-// Where the field of a weight lies among the codes of its unit: code_bits bits from `bit` of word[0]; of a split field,
-// `bit` of each of the three words, least significant first.
+// Where the field of a weight lies among the codes of its unit: code_bits bits from `bit` of word[0], bit 0 following
+// bit 31; of a split field, `bit` of each of the three words, least significant first.
 struct CodePlace {
   int word[3] = {};
   int bit = 0;
@@ -140,7 +143,7 @@ struct CodePlace {
   const auto [tile, thread, step, r, h] = fragment_of(row, column);
   switch (format) {
     case WeightFormat::kQ4:
-      return {.word = {(tile * kTileThreads + thread) * 4 + step}, .bit = 4 * (r + 4 * h)};
+      return {.word = {(tile * kTileThreads + thread) * 4 + step}, .bit = kQ4FirstBit + 4 * (r + 4 * h)};
     case WeightFormat::kQ8:
     case WeightFormat::kFP8:
       return {.word = {((tile * 2 + step / 2) * kTileThreads + thread) * 4 + step % 2 * 2 + r / 2},
@@ -167,7 +170,7 @@ struct CodePlace {
     return (words[place.word[0]] >> place.bit & 1U) | (words[place.word[1]] >> place.bit & 1U) << 1 |
            (words[place.word[2]] >> place.bit & 1U) << 2;
   }
-  return words[place.word[0]] >> place.bit & ((1U << code_bits(format)) - 1U);
+  return std::rotr(words[place.word[0]], place.bit) & ((1U << code_bits(format)) - 1U);
 }
 [[nodiscard]] constexpr std::uint32_t read_code(WeightFormat format, const std::uint32_t* words, int row, int column) {
   return read_code(format, words, code_place(format, row, column));
@@ -188,7 +191,7 @@ template <class CodeAt>
       for (int r = 0; r < 4; ++r) {
         for (int h = 0; h < 2; ++h) word |= field(index / 512, thread, index % 4, r, h) << (4 * (r + 4 * h));
       }
-      return word;
+      return std::rotl(word, kQ4FirstBit);
     case WeightFormat::kQ8:
     case WeightFormat::kFP8:
       for (int u = 0; u < 2; ++u) {

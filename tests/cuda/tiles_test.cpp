@@ -66,9 +66,9 @@ Operand4 unpack(WeightFormat format, const std::vector<std::uint32_t>& words, in
   const auto word = [&](int index) { return words[static_cast<std::size_t>(index)]; };
   if (format == WeightFormat::kQ4) {
     const std::uint32_t low = word((tile * 128 + thread) * 4 + step);
-    const std::uint32_t high = low >> 8;
-    return from_registers({low & 0x000F'000FU, low & 0x00F0'00F0U, high & 0x000F'000FU, high & 0x00F0'00F0U},
-                          {1, 16, 1, 16});
+    const std::uint32_t high = low >> 8 | low << 24;
+    return from_registers({low & 0x003C'003CU, low & 0x03C0'03C0U, high & 0x003C'003CU, high & 0x03C0'03C0U},
+                          {4, 64, 4, 64});
   }
   if (format == WeightFormat::kBF16) {
     const int first = (tile * 4 + step) * 512 + thread * 4;
@@ -156,7 +156,7 @@ TEST(Tiles, EveryBitOfAUnitHasOneWeight) {
       for (int column = 0; column < kUnitColumns; ++column) {
         const CodePlace place = code_place(format, row, column);
         for (int bit = 0; bit < code_bits(format); ++bit) {
-          bits.insert(place.split ? place.word[bit] * 32 + place.bit : place.word[0] * 32 + place.bit + bit);
+          bits.insert(place.split ? place.word[bit] * 32 + place.bit : place.word[0] * 32 + (place.bit + bit) % 32);
         }
       }
     }
