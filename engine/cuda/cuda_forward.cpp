@@ -304,7 +304,10 @@ ProductResult CudaForward::run_layers(const Pass& pass, const LayerCallback& on_
     here.launch.part = fmt::format("layers.{}.input_layernorm.weight", layer);
     const WeightMatrix& first = weights.gdn ? weights.gdn->qkvz.matrix : weights.attention->qkv.matrix;
     const Operand input = operand(pass, OperandKind::kNormed, first);
+    // The first one waits for the whole of begin_round: kernels after it read the control before they wait.
+    if (layer == 0) here.launch.programmatic = false;
     norm(here, increment, weights.input_norm, input, nullptr);
+    here.launch.programmatic = pass.launch.programmatic;
     if (on_layer) on_layer(layer, x_.as<float>());
     increment = weights.gdn ? run_gdn(pass, layer, input) : run_attention(pass, layer, input);
     const Operand normed = operand(pass, OperandKind::kNormed, weights.gate_up.matrix);
