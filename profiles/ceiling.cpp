@@ -12,7 +12,8 @@
 namespace tare::profiles {
 namespace {
 
-constexpr int kMemoryPasses = 5;
+constexpr int kMemoryMeasurements = 5;
+constexpr double kMemorySeconds = 0.1;  // of each: a GPU's clocks need some of the first one to rise
 constexpr int kWarmRounds = 4;
 constexpr double kHalf = 0.5;                   // the median
 constexpr std::uint64_t kTokenSeed = 20261129;  // any; the same text in every measurement
@@ -25,6 +26,12 @@ struct Rounds {
   double round_s = 0;
   double context = 0;
 };
+
+// Reads for about so many seconds, at least once through.
+double rate_over(ReadRateProbe& probe, double seconds) {
+  const double one_pass_s = static_cast<double>(probe.bytes()) / probe.measure(1);
+  return probe.measure(std::max(1, static_cast<int>(seconds / one_pass_s)));
+}
 
 // Rounds over at least `seconds` and at least one: means of their times and contexts. Means, as the read rate is one: a
 // median would leave the disturbances of a shared machine out of one side only.
@@ -59,8 +66,8 @@ Ceiling measure_ceiling(engine::Backend& backend, const ReadRateSource& source, 
   ceiling.memory_bytes = source.beyond_caches;
   {
     const std::unique_ptr<ReadRateProbe> memory = source.make(source.beyond_caches);
-    for (int pass = 0; pass < kMemoryPasses; ++pass)
-      ceiling.memory_bytes_per_s = std::max(ceiling.memory_bytes_per_s, memory->measure(1));
+    for (int i = 0; i < kMemoryMeasurements; ++i)
+      ceiling.memory_bytes_per_s = std::max(ceiling.memory_bytes_per_s, rate_over(*memory, kMemorySeconds));
   }
   // Beyond the caches the rate no longer depends on the size.
   const std::uint64_t first_bytes = backend.inventory(settings.context, settings.width).bytes_per_round();
@@ -74,8 +81,7 @@ Ceiling measure_ceiling(engine::Backend& backend, const ReadRateSource& source, 
   std::vector<double> times;
   std::vector<double> contexts;
   for (int repetition = 0; repetition < settings.repetitions; ++repetition) {
-    const double one_pass = static_cast<double>(probe->bytes()) / probe->measure(1);
-    const double rate = probe->measure(std::max(1, static_cast<int>(settings.seconds / one_pass)));
+    const double rate = rate_over(*probe, settings.seconds);
     if (backend.frontier() > settings.context + most_drift) rounds.restart();
     for (int round = 0; round < kWarmRounds; ++round) (void)rounds.run_one();
     const Rounds measured = measure(rounds, backend, settings.seconds);
