@@ -2,9 +2,9 @@
 //
 // A code becomes an FP16 number without arithmetic: masked in place it is the subnormal q 2^-22 (bits 2 to 5), or
 // 16 q 2^-22 (bits 6 to 9) in registers 1 and 3, whose rows (g + 8) are then too large by 16. (As high in the mantissa
-// as the ten bits allow: the matrix unit aligns subnormal products by their exponent, not by their leading bit, and
-// cuts off less of larger ones.) q = code + 8, so a group's sums start at -8 2^-22 times the sum of its activations.
-// All exact: the products differ from true ones by nothing but the sums.
+// as the ten bits allow: sums of smaller subnormals came out less exact, docs/method/weight-formats.md.) q = code + 8,
+// so a group's sums start at -8 2^-22 times the sum of its activations. All exact: the products differ from true ones
+// by nothing but the sums.
 #pragma once
 
 #include <cstdint>
