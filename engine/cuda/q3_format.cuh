@@ -1,9 +1,8 @@
 // q3 weights as operand A: a field of three bits in the mantissa of an FP16 number is a subnormal, exact: q 2^-20 in
-// bits 4 to 6, and eight times that in bits 7 to 9, from which rows g + 8 are taken. (In the lowest bits it would be q
-// 2^-24, but the matrix unit aligns subnormal products by their exponent, not by their leading bit, and what it then
-// cuts off its sums was up to 4e-7 of the magnitudes there.) So steps 0, 1, 2 cost what a step of q4 costs. Step 3 is
-// what the three words had room for (tiles.h): three registers from the lowest bits are multiplied by a power of two,
-// exact and off the integer pipe, and one is put together from single bits.
+// bits 4 to 6, and eight times that in bits 7 to 9, from which rows g + 8 are taken. (Sums of smaller subnormals came
+// out less exact, docs/method/weight-formats.md.) So steps 0, 1, 2 cost what a step of q4 costs. Step 3 is what the
+// three words had room for (tiles.h): three registers from the lowest bits are multiplied by a power of two, exact and
+// off the integer pipe, and one is put together from single bits.
 #pragma once
 
 #include <cuda_fp16.h>
