@@ -3,8 +3,6 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
 #include <exception>
 #include <vector>
 
@@ -12,10 +10,10 @@
 #include "engine/cuda/cuda_check.h"
 #include "engine/cuda/device_buffer.h"
 #include "engine/cuda/prefill_product.h"
-#include "engine/cuda/tiles.h"
 #include "engine/cuda/widen.h"
 #include "engine/formats/float_formats.h"
 #include "profiles/micro/graph_time.h"
+#include "profiles/micro/random_tiles.h"
 
 namespace tare::micro {
 namespace {
@@ -36,32 +34,7 @@ constexpr Shape kShapes[] = {{16384, 5120}, {5120, 6144}, {34816, 5120}, {5120, 
 constexpr int kTokens[] = {512, 2048, 4096, 8192};
 constexpr int kOtherFormatsTokens = 2048;  // formats differ in the widening alone
 
-// Tiles of random codes and scales near 2^-7, or BF16 weights near it. Zeros would draw less power and run faster.
-DeviceBuffer random_tiles(WeightFormat format, const Shape& shape) {
-  std::vector<std::byte> tiles(static_cast<std::size_t>(engine::tile_bytes(format, shape.rows, shape.columns)));
-  Philox random(1);
-  for (std::size_t place = 0; place < tiles.size(); place += sizeof(std::uint64_t)) {
-    const std::uint64_t bits = random.below(~std::uint64_t{0});
-    std::memcpy(tiles.data() + place, &bits, sizeof bits);
-  }
-  const bool scaled = engine::has_scales(format);
-  const std::uint16_t fixed = scaled ? 0x2000 : 0x3C00;  // exponent of 2^-7 in FP16, BF16
-  const std::uint16_t free = scaled ? 0x03FF : 0x807F;   // mantissa; mantissa and sign
-  const auto unit = static_cast<std::size_t>(engine::unit_bytes(format));
-  const std::size_t first_fixed = scaled ? static_cast<std::size_t>(engine::unit_code_bytes(format)) : 0;
-  for (std::size_t first = 0; first < tiles.size(); first += unit) {
-    for (std::size_t place = first_fixed; place < unit; place += sizeof(std::uint16_t)) {
-      std::uint16_t number = 0;
-      std::memcpy(&number, tiles.data() + first + place, sizeof number);
-      number = static_cast<std::uint16_t>(fixed | (number & free));
-      std::memcpy(tiles.data() + first + place, &number, sizeof number);
-    }
-  }
-  DeviceBuffer buffer(tiles.size(), "weights");
-  engine::copy_to_device(buffer.data(), tiles);
-  return buffer;
-}
-
+// Zeros would draw less power and run faster.
 DeviceBuffer random_rows(std::int64_t columns, int tokens) {
   constexpr std::size_t kDistinct = std::size_t{1} << 20;
   Philox random(2);
@@ -101,7 +74,7 @@ void probe(const std::string& path) {
   for (const WeightFormat format :
        {WeightFormat::kQ4, WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ3, WeightFormat::kFP8}) {
     for (const Shape& shape : kShapes) {
-      const DeviceBuffer tiles = random_tiles(format, shape);
+      const DeviceBuffer tiles = random_tiles(format, shape.rows, shape.columns);
       const engine::WeightMatrix matrix{
           .format = format, .rows = shape.rows, .columns = shape.columns, .tiles = tiles.data()};
       const DeviceBuffer widened(static_cast<std::size_t>(2 * shape.rows * shape.columns), "widened weights");
