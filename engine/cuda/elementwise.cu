@@ -102,9 +102,9 @@ __global__ void __maxnreg__(kActivationRegisters)
     const int column = group * kOperandGroup + 2 * lane;
     float4 gate{0.0F, 0.0F, 0.0F, 0.0F};
     if (column < size && 2 * pair < tokens) {
-      gate = product_quad(gate_up, gate_up.plan.planes(column / 256), column, pair);
+      gate = product_quad<2>(gate_up, gate_up.plan.planes(column / 256), column, pair);
       const int row = size + column;  // even, as size is
-      const float4 up = product_quad(gate_up, gate_up.plan.planes(row / 256), row, pair);
+      const float4 up = product_quad<2>(gate_up, gate_up.plan.planes(row / 256), row, pair);
       gate = {silu(gate.x) * up.x, silu(gate.y) * up.y, silu(gate.z) * up.z, silu(gate.w) * up.w};
       if (2 * pair + 1 >= tokens) gate.y = gate.w = 0.0F;
     }

@@ -15,6 +15,8 @@ struct LaunchShape {
   int cluster = 1;  // thread blocks a cluster; more than 1 needs sm_90
 };
 
+constexpr int kPortableCluster = 8;
+
 // Every kernel asks for the largest shared-memory carve-out: a change of carve-out between neighbours drains the SMs.
 template <class... Parameters, class... Arguments>
 void launch_kernel(const char* name, void (*kernel)(Parameters...), const LaunchShape& shape, const CudaLaunch& launch,
@@ -23,6 +25,9 @@ void launch_kernel(const char* name, void (*kernel)(Parameters...), const Launch
   check_cuda(
       cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
       name);
+  if (shape.cluster > kPortableCluster) {
+    check_cuda(cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), name);
+  }
   if (shape.shared_bytes > 0) {
     check_cuda(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes), name);
   }

@@ -13,11 +13,12 @@
 namespace tare::engine {
 namespace {
 
-constexpr int kWarps = 5;  // 27B: 5,120 columns are 80 groups, ten a block of the cluster, two a warp
-constexpr int kKept = 2;   // groups of a warp that stay in registers
-constexpr int kRegisters = 56;  // a block fits on an SM beside two blocks of a product
+// 27B: 5,120 columns are 80 groups; 16 blocks a cluster, five warps a block, one group a warp.
+constexpr int kWarps = 5;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kCluster = 8;
+constexpr int kCluster = 16;    // beyond the portable 8; 128 blocks of 16 tokens then share the planes' bytes
+constexpr int kRegisters = 64;  // a block fits on an SM beside two blocks of a product
+constexpr int kPlaneBatch = 8;  // planes of 5120x17408 and 5120x6144 over 132 blocks
 constexpr int kRowThreads = 256;
 
 __device__ __forceinline__ float warp_sum(float value) {
@@ -47,7 +48,7 @@ __device__ __forceinline__ TwoTokens add_increment(const NormArguments& argument
   two.first = load_pair(row);
   if (has_second) two.second = load_pair(row + arguments.hidden);
   if (arguments.increment.data == nullptr) return two;
-  const float4 more = product_quad(arguments.increment, plane_count, column, pair);
+  const float4 more = product_quad<kPlaneBatch>(arguments.increment, plane_count, column, pair);
   two.first.x += more.x, two.first.y += more.z;
   store_pair(row, two.first);
   if (has_second) {
@@ -62,12 +63,16 @@ __device__ __forceinline__ void add_squares(const TwoTokens& two, float (&square
   squares[1] += two.second.x * two.second.x + two.second.y * two.second.y;
 }
 
+__device__ __forceinline__ float2 load_gain(const NormArguments& arguments, int group) {
+  const int column = group * kOperandGroup + 2 * static_cast<int>(threadIdx.x % 32);
+  return column < arguments.hidden ? load_pair(arguments.gain + column) : float2{0.0F, 0.0F};
+}
+
 // A group's columns of two tokens, normalised, to where they go.
 __device__ __forceinline__ void store_normed(const NormArguments& arguments, int group, int pair, const TwoTokens& two,
-                                             const float (&factors)[2]) {
+                                             float2 gain, const float (&factors)[2]) {
   const int column = group * kOperandGroup + 2 * static_cast<int>(threadIdx.x % 32);
   const bool inside = column < arguments.hidden;
-  const float2 gain = inside ? load_pair(arguments.gain + column) : float2{0.0F, 0.0F};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int token = 2 * pair + i;
@@ -85,7 +90,12 @@ __device__ __forceinline__ void store_normed(const NormArguments& arguments, int
 __global__ void __maxnreg__(kRegisters)
     norm_planes_kernel(const __grid_constant__ NormArguments arguments, int cluster) {
   __shared__ float warp_squares[kWarps][2];
-  __shared__ float block_squares[2];
+  __shared__ float2 block_squares[kCluster];  // of the cluster's blocks, each written by its own
+#if __CUDA_ARCH__ >= 900
+  namespace cg = cooperative_groups;
+  cg::cluster_group blocks = cg::this_cluster();
+  auto all_run = blocks.barrier_arrive();  // before anybody writes into another block's shared memory
+#endif
   const auto warp = static_cast<int>(threadIdx.x / 32);
   const auto lane = static_cast<int>(threadIdx.x % 32);
   const int rank = static_cast<int>(blockIdx.x) % cluster;
@@ -97,67 +107,51 @@ __global__ void __maxnreg__(kRegisters)
   ptx::launch_dependents();
   const bool has_increment = arguments.increment.data != nullptr;
   // All 64 rows of a group lie in one row block.
-  int plane_counts[kKept];
-#pragma unroll
-  for (int i = 0; i < kKept; ++i) {
-    const int group = first + i * kWarps;
-    plane_counts[i] = has_increment && group < end ? arguments.increment.plan.planes(group / 4) : 1;
-  }
+  const float2 first_gain = first < end ? load_gain(arguments, first) : float2{0.0F, 0.0F};
+  const int first_count = has_increment && first < end ? arguments.increment.plan.planes(first / 4) : 1;
   ptx::wait_for_preceding_grid();
 
-  TwoTokens kept[kKept];
-#pragma unroll
-  for (int i = 0; i < kKept; ++i) {
-    const int group = first + i * kWarps;
-    const int column = group * kOperandGroup + 2 * lane;
-    if (group < end && column < arguments.hidden) {
-      kept[i] = add_increment(arguments, plane_counts[i], pair, column);
-    }
+  TwoTokens kept;  // of this warp's first group
+  if (first < end && first * kOperandGroup + 2 * lane < arguments.hidden) {
+    kept = add_increment(arguments, first_count, pair, first * kOperandGroup + 2 * lane);
   }
   float squares[2] = {0.0F, 0.0F};
-#pragma unroll
-  for (const TwoTokens& two : kept) add_squares(two, squares);
-  for (int group = first + kKept * kWarps; group < end; group += kWarps) {
+  add_squares(kept, squares);
+  for (int group = first + kWarps; group < end; group += kWarps) {
     const int column = group * kOperandGroup + 2 * lane;
     if (column >= arguments.hidden) break;
     const int plane_count = has_increment ? arguments.increment.plan.planes(group / 4) : 1;
     add_squares(add_increment(arguments, plane_count, pair, column), squares);
   }
+#pragma unroll
   for (int token = 0; token < 2; ++token) {
     squares[token] = warp_sum(squares[token]);
     if (lane == 0) warp_squares[warp][token] = squares[token];
   }
   __syncthreads();
-  if (threadIdx.x < 2) {
-    float sum = 0.0F;
-    for (int other = 0; other < kWarps; ++other) sum += warp_squares[other][threadIdx.x];
-    block_squares[threadIdx.x] = sum;
-  }
-  float total[2] = {0.0F, 0.0F};
+  if (static_cast<int>(threadIdx.x) < cluster) {
+    float2 sum{0.0F, 0.0F};
+#pragma unroll
+    for (const auto& two : warp_squares) sum = {sum.x + two[0], sum.y + two[1]};
 #if __CUDA_ARCH__ >= 900
-  namespace cg = cooperative_groups;
-  cg::cluster_group blocks = cg::this_cluster();
-  blocks.sync();
-  for (int other = 0; other < cluster; ++other) {
-    const float* remote = blocks.map_shared_rank(block_squares, other);
-    total[0] += remote[0];
-    total[1] += remote[1];
+    blocks.barrier_wait(std::move(all_run));
+    *blocks.map_shared_rank(&block_squares[rank], static_cast<int>(threadIdx.x)) = sum;
+  } else {
+    blocks.barrier_wait(std::move(all_run));
   }
-  auto read_by_all = blocks.barrier_arrive();  // a block's shared memory must outlive the others' reads
+  blocks.sync();
 #else
+    block_squares[0] = sum;
+  }
   __syncthreads();
-  total[0] = block_squares[0];
-  total[1] = block_squares[1];
 #endif
+  const float2 part = lane < cluster ? block_squares[lane] : float2{0.0F, 0.0F};
+  const float total[2] = {warp_sum(part.x), warp_sum(part.y)};
   const auto size = static_cast<float>(arguments.hidden);
   const float factors[2] = {1.0F / sqrtf(total[0] / size + arguments.eps),
                             1.0F / sqrtf(total[1] / size + arguments.eps)};
-#pragma unroll
-  for (int i = 0; i < kKept; ++i) {
-    const int group = first + i * kWarps;
-    if (group < end) store_normed(arguments, group, pair, kept[i], factors);
-  }
-  for (int group = first + kKept * kWarps; group < end; group += kWarps) {
+  if (first < end) store_normed(arguments, first, pair, kept, first_gain, factors);
+  for (int group = first + kWarps; group < end; group += kWarps) {
     const int column = group * kOperandGroup + 2 * lane;
     TwoTokens two;
     if (column < arguments.hidden && 2 * pair < arguments.tokens) {
@@ -165,11 +159,8 @@ __global__ void __maxnreg__(kRegisters)
       two.first = load_pair(row);
       if (2 * pair + 1 < arguments.tokens) two.second = load_pair(row + arguments.hidden);
     }
-    store_normed(arguments, group, pair, two, factors);
+    store_normed(arguments, group, pair, two, load_gain(arguments, group), factors);
   }
-#if __CUDA_ARCH__ >= 900
-  blocks.barrier_wait(std::move(read_by_all));
-#endif
 }
 
 __global__ void __launch_bounds__(kRowThreads) norm_rows_kernel(const __grid_constant__ NormArguments arguments) {
