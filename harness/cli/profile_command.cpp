@@ -109,7 +109,8 @@ void add_profile_command(CLI::App& app, Chosen& chosen) {
       ->capture_default_str();
   command->add_option("--seed", arguments->settings.seed, "of the random tokens")->capture_default_str();
   command->add_flag("--json", arguments->json, "every kernel and every round as JSON");
-  command->footer("Example: tare profile --model 'synthetic:27b?seed=1' --set backend=cuda --set weights.format=q4 --width 16");
+  command->footer(
+      "Example: tare profile --model 'synthetic:27b?seed=1' --set backend=cuda --set weights.format=q4 --width 16");
   command->callback([arguments, &chosen] { chosen.action = [arguments] { return profile(*arguments); }; });
 }
 
