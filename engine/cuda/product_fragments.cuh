@@ -29,46 +29,48 @@ __device__ __forceinline__ void multiply(float* d, const std::uint32_t* a, const
   }
 }
 
-// A lane's part of an operand block: operand B of the four K steps and the group sums of its tokens.
+// Operand B of one K step for a lane, from a panel (operand.h).
 template <int kTokens>
-struct OperandPart {
-  std::uint32_t b[kTokens];      // [step 4][j][k half]
-  float group_sum[kTokens / 4];  // [j][v]
+struct OperandStep {
+  std::uint32_t b[kTokens / 4];  // [j][k half]
 
-  [[nodiscard]] __device__ __forceinline__ const std::uint32_t* step(int index) const {
-    return b + index * (kTokens / 4);
+  // Where a lane's row of the matrices of step 0 lies in the panel.
+  [[nodiscard]] static __device__ __forceinline__ std::uint32_t row(std::uint32_t lane) {
+    return lane / 8 % 2 * (16 * kTokens) + (kTokens == 8 ? 0 : lane / 16 * 128) + lane % 8 * 16;
   }
-
-  // Where a lane's row of the first matrices lies in the block.
-  [[nodiscard]] static __device__ __forceinline__ std::uint32_t panel_row(std::uint32_t lane) {
-    if constexpr (kTokens == 8) return lane * 16;  // two steps are four matrices in a row
-    return lane / 8 % 2 * (16 * kTokens) + lane / 16 * 128 + lane % 8 * 16;
-  }
-  // `row`: shared address of the block plus panel_row.
-  __device__ __forceinline__ void load_panel(std::uint32_t row) {
-    constexpr int kStepsALoad = kTokens == 8 ? 2 : 1;
-    constexpr int kLoadsAStep = kTokens == 32 ? 2 : 1;
+  // `row`: shared address of the panel plus row().
+  __device__ __forceinline__ void load(std::uint32_t row, int step) {
+    const std::uint32_t place = row + static_cast<std::uint32_t>(step * 32 * kTokens);
+    if constexpr (kTokens == 8) {
+      ptx::load_two_matrices(place, b);
+    } else {
 #pragma unroll
-    for (int step = 0; step < 4; step += kStepsALoad) {
-#pragma unroll
-      for (int load = 0; load < kLoadsAStep; ++load) {
-        ptx::load_matrices(row + static_cast<std::uint32_t>(step * 32 * kTokens + load * 256),
-                           b + step * (kTokens / 4) + 4 * load);
+      for (int tokens = 0; tokens < kTokens / 16; ++tokens) {
+        ptx::load_four_matrices(place + static_cast<std::uint32_t>(tokens * 256), b + 4 * tokens);
       }
     }
   }
-  // `block`: its shared address; p: lane % 4.
-  __device__ __forceinline__ void load_sums(std::uint32_t block, std::uint32_t p) {
-    const std::uint32_t place = block + operand_panel_bytes(kTokens) + p * kTokens;
+};
+
+// The group sums of a lane's tokens, [j][v].
+template <int kTokens>
+struct GroupSums {
+  float at[kTokens / 4];
+
+  // Where the sums of lanes 4 g + p lie in an operand block.
+  [[nodiscard]] static __device__ __forceinline__ std::uint32_t place(std::uint32_t p) {
+    return operand_panel_bytes(kTokens) + p * kTokens;
+  }
+  __device__ __forceinline__ void load(std::uint32_t place) {
     if constexpr (kTokens == 8) {
       const uint2 two = ptx::load_shared_8(place);
-      group_sum[0] = __uint_as_float(two.x), group_sum[1] = __uint_as_float(two.y);
+      at[0] = __uint_as_float(two.x), at[1] = __uint_as_float(two.y);
     } else {
 #pragma unroll
       for (int four = 0; four < kTokens / 16; ++four) {
         const uint4 words = ptx::load_shared_16(place + static_cast<std::uint32_t>(four * 16));
-        group_sum[4 * four] = __uint_as_float(words.x), group_sum[4 * four + 1] = __uint_as_float(words.y);
-        group_sum[4 * four + 2] = __uint_as_float(words.z), group_sum[4 * four + 3] = __uint_as_float(words.w);
+        at[4 * four] = __uint_as_float(words.x), at[4 * four + 1] = __uint_as_float(words.y);
+        at[4 * four + 2] = __uint_as_float(words.z), at[4 * four + 3] = __uint_as_float(words.w);
       }
     }
   }
@@ -76,14 +78,14 @@ struct OperandPart {
 
 // What a group's sums start at: the format's bias times the group sum.
 template <class Format, int kTokens>
-__device__ __forceinline__ void start_sums(float (&sums)[kTokens / 2], const float (&group_sum)[kTokens / 4]) {
+__device__ __forceinline__ void start_sums(float (&sums)[kTokens / 2], const GroupSums<kTokens>& group_sums) {
 #pragma unroll
   for (int j = 0; j < kTokens / 8; ++j) {
 #pragma unroll
     for (int v = 0; v < 2; ++v) {
       if constexpr (Format::kGroupBias != 0.0F) {
-        sums[4 * j + v] = Format::kGroupBias * group_sum[2 * j + v];
-        sums[4 * j + 2 + v] = Format::kGroupBias * Format::kRowFactor * group_sum[2 * j + v];
+        sums[4 * j + v] = Format::kGroupBias * group_sums.at[2 * j + v];
+        sums[4 * j + 2 + v] = Format::kGroupBias * Format::kRowFactor * group_sums.at[2 * j + v];
       } else {
         sums[4 * j + v] = 0.0F;
         sums[4 * j + 2 + v] = 0.0F;

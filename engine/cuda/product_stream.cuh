@@ -84,10 +84,11 @@ class Stream {
   __device__ __forceinline__ Stream(const StreamArguments& arguments, std::uint32_t shared)
       : arguments_(arguments),
         shared_(shared),
+        warp_(__shfl_sync(~0U, threadIdx.x / 32, 0)),  // so that ptxas sees that a warp has one
         tile_thread_(threadIdx.x % kTileThreads),
         tiles_(threadIdx.x / kTileThreads * kWarpTiles * kTileBytes),
         operand_row_(kUnits * kUnitBytes + OperandStep<kTokens>::row(threadIdx.x % 32)),
-        group_sums_(kUnits * kUnitBytes + GroupSums<kTokens>::place(threadIdx.x % 4)),
+        group_sum_place_(kUnits * kUnitBytes + GroupSums<kTokens>::place(threadIdx.x % 4)),
         scales_(kCodeBytes + threadIdx.x % kTileThreads / 4 * 16 + threadIdx.x / kTileThreads * kWarpTiles * 4),
         first_(arguments.plan.first_pair(static_cast<int>(blockIdx.x)) * kStagesAPair),
         count_(arguments.plan.first_pair(static_cast<int>(blockIdx.x) + 1) * kStagesAPair - first_),
@@ -123,7 +124,9 @@ class Stream {
     ptx::wait_for_preceding_grid();
     asked_place_ = static_cast<int>(static_cast<unsigned>(first_) % static_cast<unsigned>(row_block_stages_));
     for (int index = 0; index < filled; ++index) {
-      if (threadIdx.x == 0) copy_operand(index, asked_place_);
+      if (threadIdx.x == 0) {
+        ptx::bulk_copy(stage(index) + kUnits * kUnitBytes, operand(asked_place_), kUnits * kBlockBytes, full(index));
+      }
       asked_place_ = next_place(asked_place_);
     }
   }
@@ -146,6 +149,8 @@ class Stream {
 
  private:
   static constexpr int kSteps = 4;
+  // Units whose products are on their way together: four chains of matrix instructions hide each other's latency.
+  static constexpr int kAtOnce = kTokens == 8 ? kUnits : 1;
 
   [[nodiscard]] __device__ __forceinline__ std::uint32_t stage(int index) const {
     return shared_ + static_cast<std::uint32_t>(index) * kStageBytes;
@@ -160,10 +165,8 @@ class Stream {
   }
   // `place`: of the stage in its row block; returns the next stage's.
   __device__ __forceinline__ int next_place(int place) const { return place + 1 == row_block_stages_ ? 0 : place + 1; }
-  __device__ __forceinline__ void copy_operand(int to_stage, int place) const {
-    constexpr std::uint32_t kBytes = kUnits * kBlockBytes;
-    ptx::bulk_copy(stage(to_stage) + kUnits * kUnitBytes, arguments_.operand + static_cast<std::size_t>(place) * kBytes,
-                   kBytes, full(to_stage));
+  [[nodiscard]] __device__ __forceinline__ const std::byte* operand(int place) const {
+    return arguments_.operand + static_cast<std::size_t>(place) * (kUnits * kBlockBytes);
   }
   // After stage `asked` of the run was asked for.
   __device__ __forceinline__ void trigger(int asked) const {
@@ -176,12 +179,12 @@ class Stream {
   __device__ __forceinline__ void refill(int index) {
     const int asked = index - 1 + kStages;
     if (index == 0 || asked >= count_) return;
-    if (threadIdx.x == static_cast<unsigned>(index) % kStreamWarps * 32) {
+    if (warp_ == static_cast<unsigned>(index) % kStreamWarps) {
       const int before = place_.stage == 0 ? kStages - 1 : place_.stage - 1;
       ptx::barrier_wait(empty(before), place_.stage == 0 ? place_.parity ^ 1U : place_.parity);
-      ptx::barrier_arrive_expect(full(before), kStageBytes);
-      ptx::bulk_copy(stage(before), units(asked), kUnits * kUnitBytes, full(before), ptx::evict_first_policy());
-      copy_operand(before, asked_place_);
+      __syncwarp();
+      ptx::warp_bulk_copies(stage(before), units(asked), kUnits * kUnitBytes, ptx::evict_first_policy(),
+                            operand(asked_place_), kUnits * kBlockBytes, full(before));
       trigger(asked);
     }
     asked_place_ = next_place(asked_place_);
@@ -197,57 +200,65 @@ class Stream {
         codes_[unit][tile] = Format::load(tiles + tile * kTileBytes, static_cast<int>(tile_thread_));
       }
       b_[unit].load(stage_address + operand_row_ + unit * kBlockBytes, 0);
+      if constexpr (Format::kGroupBias != 0.0F) {
+        group_sums_[unit].load(stage_address + group_sum_place_ + unit * kBlockBytes);
+      }
     }
   }
 
   __device__ __forceinline__ void multiply_stage(int index) {
     const std::uint32_t stage_address = stage(place_.stage);
-    uint2 scales[kUnits];
-    float sums[kUnits][kWarpTiles][kTokens / 2];
 #pragma unroll
-    for (int unit = 0; unit < kUnits; ++unit) begin(stage_address, unit, scales[unit], sums[unit]);
+    for (int first = 0; first < kUnits; first += kAtOnce) {
+      uint2 scales[kAtOnce];
+      float sums[kAtOnce][kWarpTiles][kTokens / 2];
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
+      for (int unit = 0; unit < kAtOnce; ++unit) {
+        if constexpr (Format::kScaled) {
 #pragma unroll
-      for (int unit = 0; unit < kUnits; ++unit) multiply_step(stage_address, unit, step, sums[unit]);
-    }
-    hand_over(index);
-    if constexpr (Format::kScaled) {
+          for (int tile = 0; tile < kWarpTiles; ++tile) {
+            start_sums<Format, kTokens>(sums[unit][tile], group_sums_[first + unit]);
+          }
+          scales[unit] = ptx::load_shared_8(stage_address + scales_ + (first + unit) * kUnitBytes);
+        }
+      }
+      multiply_units(stage_address, first, sums);
+      if (first + kAtOnce == kUnits) hand_over(index);
+      if constexpr (Format::kScaled) {
 #pragma unroll
-      for (int unit = 0; unit < kUnits; ++unit) {
-        add_group<kTokens>(totals_[0], sums[unit][0], scales[unit].x);
-        add_group<kTokens>(totals_[1], sums[unit][1], scales[unit].y);
+        for (int unit = 0; unit < kAtOnce; ++unit) {
+          add_group<kTokens>(totals_[0], sums[unit][0], scales[unit].x);
+          add_group<kTokens>(totals_[1], sums[unit][1], scales[unit].y);
+        }
       }
     }
   }
   static_assert(kWarpTiles == 2, "a lane's scales of its tiles are 8 bytes");
 
-  __device__ __forceinline__ void begin(std::uint32_t stage_address, int unit, uint2& scales,
-                                        float (&sums)[kWarpTiles][kTokens / 2]) const {
-    if constexpr (Format::kScaled) {
-      GroupSums<kTokens> group_sums;
-      if constexpr (Format::kGroupBias != 0.0F) {
-        group_sums.load(stage_address + group_sums_ + unit * kBlockBytes);
+  // Operand A of the next tile is unpacked while the matrix unit has the one before.
+  __device__ __forceinline__ void multiply_units(std::uint32_t stage_address, int first,
+                                                 float (&sums)[kAtOnce][kWarpTiles][kTokens / 2]) {
+    constexpr int kChains = kAtOnce * kWarpTiles;
+    std::uint32_t a[2][4];
+    Format::unpack(codes_[first][0], 0, a[0]);
+#pragma unroll
+    for (int turn = 0; turn < kSteps * kChains; ++turn) {
+      const int step = turn / kChains;
+      const int unit = turn % kChains / kWarpTiles;
+      const int tile = turn % kWarpTiles;
+      if (turn + 1 < kSteps * kChains) {
+        const int next = turn + 1;
+        Format::unpack(codes_[first + next % kChains / kWarpTiles][next % kWarpTiles], next / kChains, a[next % 2]);
       }
-#pragma unroll
-      for (int tile = 0; tile < kWarpTiles; ++tile) start_sums<Format, kTokens>(sums[tile], group_sums);
-      scales = ptx::load_shared_8(stage_address + scales_ + unit * kUnitBytes);
-    }
-  }
-
-  __device__ __forceinline__ void multiply_step(std::uint32_t stage_address, int unit, int step,
-                                                float (&sums)[kWarpTiles][kTokens / 2]) {
-#pragma unroll
-    for (int tile = 0; tile < kWarpTiles; ++tile) {
-      std::uint32_t a[4];
-      Format::unpack(codes_[unit][tile], step, a);
 #pragma unroll
       for (int j = 0; j < kTokens / 8; ++j) {
-        float* d = Format::kScaled ? sums[tile] : totals_[tile];
-        multiply<Format::kBFloat16>(d + 4 * j, a, b_[unit].b + 2 * j);
+        float* d = Format::kScaled ? sums[unit][tile] : totals_[tile];
+        multiply<Format::kBFloat16>(d + 4 * j, a[turn % 2], b_[first + unit].b + 2 * j);
+      }
+      if (tile + 1 == kWarpTiles && step + 1 < kSteps) {
+        b_[first + unit].load(stage_address + operand_row_ + (first + unit) * kBlockBytes, step + 1);
       }
     }
-    if (step + 1 < kSteps) b_[unit].load(stage_address + operand_row_ + unit * kBlockBytes, step + 1);
   }
 
   // All of the stage is in registers: frees it, and begins with the next.
@@ -295,11 +306,12 @@ class Stream {
 
   const StreamArguments& arguments_;
   std::uint32_t shared_;
+  std::uint32_t warp_;
   std::uint32_t tile_thread_;  // of the tiles' 128
   // Where this lane's parts lie in a stage.
   std::uint32_t tiles_;
   std::uint32_t operand_row_;
-  std::uint32_t group_sums_;
+  std::uint32_t group_sum_place_;
   std::uint32_t scales_;
   const int first_;  // stage of the matrix's line
   const int count_;  // stages of the run
@@ -308,6 +320,7 @@ class Stream {
   RingPlace<kStages> place_;
   float totals_[kWarpTiles][kTokens / 2];
   OperandStep<kTokens> b_[kUnits];
+  GroupSums<kTokens> group_sums_[kUnits];
   typename Format::Codes codes_[kUnits][kWarpTiles];
 };
 

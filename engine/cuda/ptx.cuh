@@ -77,6 +77,28 @@ __device__ __forceinline__ void bulk_copy(std::uint32_t shared_target, const voi
       "l"(source), "r"(bytes), "r"(shared_barrier), "l"(policy)
       : "memory");
 }
+// By a whole warp, with the same arguments in all lanes: one lane announces `first_bytes` + `second_bytes` at the
+// barrier and starts both copies. Without a branch, and so without the loop over lanes that ptxas else puts around a
+// copy.
+__device__ __forceinline__ void warp_bulk_copies(std::uint32_t shared_target, const void* first,
+                                                 std::uint32_t first_bytes, std::uint64_t first_policy,
+                                                 const void* second, std::uint32_t second_bytes,
+                                                 std::uint32_t shared_barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n\t.reg .pred p;\n\t.reg .b32 bytes, second;\n\t"
+      "elect.sync _|p, 0xFFFFFFFF;\n\t"
+      "add.u32 bytes, %2, %5;\n\t"
+      "add.u32 second, %0, %2;\n\t"
+      "@p mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%6], bytes;\n\t"
+      "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%6], "
+      "%3;\n\t"
+      "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [second], [%4], %5, [%6];\n\t}" ::"r"(
+          shared_target),
+      "l"(first), "r"(first_bytes), "l"(first_policy), "l"(second), "r"(second_bytes), "r"(shared_barrier)
+      : "memory");
+#endif
+}
 __device__ __forceinline__ void bulk_prefetch_l2(const void* source, std::uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
 }
@@ -103,13 +125,13 @@ __device__ __forceinline__ uint4 load_shared_16(std::uint32_t shared_source) {
                : "r"(shared_source));
   return words;
 }
-__device__ __forceinline__ void store_shared_16(std::uint32_t shared_target, float4 value) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared_target), "f"(value.x), "f"(value.y),
-               "f"(value.z), "f"(value.w)
-               : "memory");
+// 8x8 matrices of 16-bit numbers; lane 8 i + r gives the address of row r of matrix i.
+__device__ __forceinline__ void load_two_matrices(std::uint32_t shared_row, std::uint32_t* two) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(two[0]), "=r"(two[1])
+               : "r"(shared_row));
 }
-// Four 8x8 matrices of 16-bit numbers; lane 8 i + r gives the address of row r of matrix i.
-__device__ __forceinline__ void load_matrices(std::uint32_t shared_row, std::uint32_t* four) {
+__device__ __forceinline__ void load_four_matrices(std::uint32_t shared_row, std::uint32_t* four) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(four[0]), "=r"(four[1]), "=r"(four[2]), "=r"(four[3])
                : "r"(shared_row));

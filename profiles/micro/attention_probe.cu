@@ -27,9 +27,10 @@ constexpr std::int64_t kColumns = 24 * 256;
 constexpr int kHidden = 5120;
 constexpr int kLayers = 16;
 constexpr std::int64_t kCapacity = 131072 + 64;
-constexpr double kReadGbps = 4534;  // of an H200, measured (ring_probe)
+constexpr std::size_t kTilesPlace = std::size_t{4} << 20;  // of partial sums, behind the queries of the kernel alone
+constexpr double kReadGbps = 4534;                         // of an H200, measured (ring_probe)
 
-// Random numbers that are finite in every format: E4M3 below 2, BF16 and FP32 in [0.5, 2). Zeros would draw less power
+// Random numbers that are finite in every format: E4M3 below 2, the others in [0.5, 2). Zeros would draw less power
 // and run faster.
 struct Bits {
   std::uint32_t keep;
@@ -37,6 +38,7 @@ struct Bits {
 };
 constexpr Bits kE4M3{0xBFBFBFBFU, 0};
 constexpr Bits kBF16{0x80FF80FFU, 0x3F003F00U};
+constexpr Bits kFP16{0x80FF80FFU, 0x3C003C00U};
 constexpr Bits kFP32{0x80FFFFFFU, 0x3F000000U};
 
 __global__ void fill_kernel(std::uint32_t* words, std::int64_t count, Bits bits) {
@@ -96,8 +98,8 @@ void probe_rounds(const std::string& path, const Inputs& inputs, CacheFormat for
         .rows = kRows, .width = width, .planes = true, .plan = engine::cut_tiles(kRows, kHidden, 132)};
     const DeviceBuffer planes = random_floats(plane_floats(qkv.plan, width) * qkv.plan.most_planes());
     qkv.data = planes.as<float>();
-    const DeviceBuffer workspace(attention_workspace_bytes(kShape, kCapacity, tokens), "work space");
-    fill(workspace.data(), workspace.bytes(), kBF16);
+    const DeviceBuffer workspace(kTilesPlace + attention_workspace_bytes(kShape, kCapacity, tokens), "work space");
+    fill(workspace.data(), workspace.bytes(), kFP16);
     engine::Operand out{.layout = engine::OperandLayout::kFP16Panels, .width = width, .columns = kColumns};
     const DeviceBuffer operand(static_cast<std::size_t>(operand_bytes(out.layout, kColumns, width)), "operand");
     out.data = operand.data();
@@ -123,7 +125,7 @@ void probe_rounds(const std::string& path, const Inputs& inputs, CacheFormat for
       };
       const double us = round_us(true);
       const double one_by_one_us = round_us(false);
-      const int parts = std::min(engine::most_parts(kShape.kv_heads), (context + 63) / 64);
+      const int parts = std::min(engine::most_parts(kShape.kv_heads), (context + 127) / 128);
       const double tiles_us = layers_us([&](const CudaKeyValueCache& cache) {
         engine::AttentionTilesArguments arguments{
             .queries = workspace.data(),
@@ -134,7 +136,7 @@ void probe_rounds(const std::string& path, const Inputs& inputs, CacheFormat for
             .kv_heads = kShape.kv_heads,
             .positions = {.control = control_memory.as<engine::RoundControl>(), .tokens = tokens},
             .columns = engine::plan_columns(kShape.heads / kShape.kv_heads, tokens, parts * kShape.kv_heads)};
-        auto* sums = reinterpret_cast<float*>(workspace.data() + (std::size_t{1} << 20));
+        auto* sums = reinterpret_cast<float*>(workspace.data() + kTilesPlace);
         arguments.parts = {sums, reinterpret_cast<float2*>(sums + std::int64_t{parts} * tokens * kColumns)};
         (format == CacheFormat::kFP8 ? engine::launch_attention_tiles_fp8_keys
                                      : engine::launch_attention_tiles_bf16_keys)(

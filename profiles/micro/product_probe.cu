@@ -1,12 +1,12 @@
 // Times a round's chain of q4 products in the variants of the stream kernel and of its settings (Hopper).
-//   product_probe RESULTS.jsonl [LIST]     LIST: chains, shapes, limits (all of them by default)
+//   product_probe RESULTS.jsonl [LIST]     LIST: chains, shapes, limits (all of them by default), single
 // chains: 64 layers of the 27B's four products as one graph, alone and with the kernels between them (residual and
 // norm,
 //         MLP activation, and a stand-in for GDN and attention), by trigger and L2 fill.
-// shapes: launches of one shape back to back. limits: weights that stay in L2, and one long launch.
-// Weights rotate through 13 GB of random tiles. Shares are of the plain read rate kReadRate. That the products are
-// right is gpu_product_tests' business; variants are those of one kernel with other constants, and must leave the same
-// bits.
+// shapes: launches of one shape back to back. single: a few plain launches for a profiler. limits: weights that stay in
+// L2, and one long launch. Weights rotate through 13 GB of random tiles. Shares are of the plain read rate kReadRate.
+// That the products are right is gpu_product_tests' business; variants are those of one kernel with other constants,
+// and must leave the same bits.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -47,31 +47,22 @@ constexpr Shape kModelShapes[] = {{16384, 5120}, {5120, 6144}, {34816, 5120}, {5
 constexpr Shape kHotShape{8192, 5120};
 constexpr Shape kLongShape{139264, 5120};
 
-// The engine's kernel with other constants.
-struct OneTileAtOnce : Q4Format {
-  static constexpr int kTilesAtOnce = 1;
-};
-struct FourTilesAtOnce : Q4Format {
-  static constexpr int kTilesAtOnce = 4;
-};
-
 struct Variant {
   const char* name;
   void (*launch)(const StreamProduct& product, const CudaLaunch& launch);
   int blocks;
 };
 
-template <class Format, int kStages, int kBlocksAnSm>
-void launch_variant(const StreamProduct& product, const CudaLaunch& launch) {
-  if (product.width == 8) return launch_stream<Format, 8, kStages, kBlocksAnSm>(product, launch, "variant n8");
-  launch_stream<Format, 16, kStages, kBlocksAnSm>(product, launch, "variant n16");
+// The engine's kernel with other constants.
+template <int kStages>
+void launch_stages(const StreamProduct& product, const CudaLaunch& launch) {
+  if (product.width == 8) return launch_stream<Q4Format, 8, kStages>(product, launch, "variant n8");
+  launch_stream<Q4Format, 16, kStages>(product, launch, "variant n16");
 }
 constexpr Variant kEngine{"engine", launch_q4_product, 132};
 constexpr Variant kVariants[] = {
-    {"one tile at once", launch_variant<OneTileAtOnce, 5, 2>, 132},
-    {"four tiles at once", launch_variant<FourTilesAtOnce, 5, 2>, 132},
-    {"four stages a team", launch_variant<Q4Format, 4, 2>, 132},
-    {"one block an SM, ten stages", launch_variant<Q4Format, 10, 1>, 132},
+    {"four stages", launch_stages<4>, 132},
+    {"nine stages, one block an SM", launch_stages<9>, 132},
     {"two running blocks an SM", launch_q4_product, 264},
 };
 
@@ -103,7 +94,7 @@ __global__ void fill_operand(Operand operand, const float* x) {
   const int groups = static_cast<int>(operand_blocks(operand.columns));
   const int group = static_cast<int>(blockIdx.x) % groups;
   const int token = static_cast<int>(blockIdx.x) / groups;
-  const auto* pair = reinterpret_cast<const float2*>(x + (group * 64 + token * 777) % 8192);
+  const auto* pair = reinterpret_cast<const float2*>(x + (group * 64 + token * 778) % 8192);
   store_group(operand, group, token, pair[threadIdx.x]);
 }
 
@@ -123,7 +114,7 @@ __global__ void __maxnreg__(40) mix_kernel(ProductResult qkvz, Operand out) {
     const int column = group * kOperandGroup + 2 * lane;
     float4 sum{0.0F, 0.0F, 0.0F, 0.0F};
     for (int row = column; row < qkvz.rows; row += static_cast<int>(out.columns)) {
-      const float4 quad = product_quad(qkvz, qkvz.plan.planes(row / kUnitRows), row, pair);
+      const float4 quad = product_quad<2>(qkvz, qkvz.plan.planes(row / kUnitRows), row, pair);
       sum.x += quad.x, sum.y += quad.y, sum.z += quad.z, sum.w += quad.w;
     }
     store_group(out, group, 2 * pair, {sum.x, sum.z});
@@ -245,6 +236,26 @@ void enqueue_layers(const Bench& bench, const Settings& settings) {
   }
 }
 
+// The kernels between the products alone, on what the last products left.
+void enqueue_between(const Bench& bench, const Settings& settings) {
+  const auto left = [&](const Shape& shape) {
+    return ProductResult{.data = bench.buffers.planes.as<float>(),
+                         .rows = shape.rows,
+                         .width = settings.width,
+                         .planes = true,
+                         .factor = Q4Format::kSumFactor,
+                         .plan = cut_tiles(shape.rows, shape.columns, settings.variant->blocks)};
+  };
+  for (int layer = 0; layer < kLayers; ++layer) {
+    launch_kernel("mix", mix_kernel, {.blocks = kMixBlocks, .threads = kMixThreads}, launch_of(bench, settings),
+                  left(kModelShapes[0]), bench.buffers.operand(1, kMixed, settings.width));
+    residual_norm(bench, settings, left(kModelShapes[1]), bench.buffers.operand(2, kHidden, settings.width));
+    launch_mlp_activation(left(kModelShapes[2]), settings.width, kMlpSize,
+                          bench.buffers.operand(3, kMlpSize, settings.width), launch_of(bench, settings));
+    residual_norm(bench, settings, left(kModelShapes[3]), bench.buffers.operand(0, kHidden, settings.width));
+  }
+}
+
 void report(const Bench& bench, const Settings& settings, const std::string& what, double bytes, int launches,
             const GraphTime& time) {
   char line[640];
@@ -263,6 +274,12 @@ void time_layers(const Bench& bench, const Settings& settings) {
   const GraphTime time = time_graph(
       bench.stream, [&] { enqueue_layers(bench, settings); }, 2, 9);
   report(bench, settings, "64 layers", static_cast<double>(bench.buffers.weights.bytes()), 4 * kLayers, time);
+}
+
+void time_between(const Bench& bench, const Settings& settings) {
+  const GraphTime time = time_graph(
+      bench.stream, [&] { enqueue_between(bench, settings); }, 2, 9);
+  report(bench, settings, "kernels between alone", 0, 4 * kLayers, time);
 }
 
 void time_shape(const Bench& bench, const Settings& settings, const Shape& shape, int launches, bool rotating,
@@ -299,7 +316,7 @@ void chains(const Bench& bench) {
   for (const int width : {16, 8}) {
     prepare(bench, width);
     for (const bool round : {true, false}) {
-      for (const int trigger : {-1, 0, 1, 2, 3, 4, 5, 6, 8, 12, 20}) {
+      for (const int trigger : {-1, 0, 1, 2, 3, 4, 5, 6, 8, 12}) {
         time_layers(bench, {.width = width, .trigger = trigger, .round = round});
       }
       for (const int trigger : {3, 6}) {
@@ -313,6 +330,10 @@ void chains(const Bench& bench) {
         }
       }
       time_layers(bench, {.width = width, .programmatic = false, .round = round});
+      if (round) {
+        time_between(bench, {.width = width, .round = true});
+        time_between(bench, {.width = width, .programmatic = false, .round = true});
+      }
     }
   }
 }
@@ -343,6 +364,18 @@ void limits(const Bench& bench) {
   }
 }
 
+// Plain launches for a profiler: of each width one long product, one of a model's shape.
+void single(const Bench& bench) {
+  for (const int width : {16, 8}) {
+    prepare(bench, width);
+    for (const Shape& shape : {kLongShape, kModelShapes[0]}) {
+      (void)product(bench, {.width = width, .programmatic = false}, shape, bench.buffers.weights.data(),
+                    bench.buffers.operand(0, kHidden, width), false);
+    }
+  }
+  check_cuda(cudaStreamSynchronize(bench.stream), "products");
+}
+
 void run(const char* results, const std::string& list) {
   cudaDeviceProp device{};
   check_cuda(cudaGetDeviceProperties(&device, 0), "device");
@@ -357,6 +390,7 @@ void run(const char* results, const std::string& list) {
   fill_normal<<<kGateRows * kHidden / 512, 256, 0, bench.stream>>>(buffers.side_weights.as<float>(),
                                                                    kGateRows * kHidden / 2);
   check_cuda(cudaGetLastError(), "fill");
+  if (list.find("single") != std::string::npos) single(bench);
   if (list.find("limits") != std::string::npos) limits(bench);
   if (list.find("chains") != std::string::npos) chains(bench);
   if (list.find("shapes") != std::string::npos) shapes(bench);

@@ -244,9 +244,9 @@ TEST_F(GpuProduct, KeepsItsBitsInAChainUnderProgrammaticLaunch) {
       const std::vector<float> x = bfloat16_numbers(count, 20 + static_cast<std::uint64_t>(turn));
       inputs[turn] = test::on_device(x);
       results[turn].emplace(static_cast<std::size_t>(kTokens * test.shape.rows) * 4);
-      const PanelOperand made =
-          make_panels(OperandLayout::kFP16Panels, x, kTokens, test.shape.columns, kTokens, kExponent);
-      truths[turn] = multiply(weights, made.operand, kTokens, test.settings).y;
+      launch_kernel("operand", operand_kernel, {.blocks = 64, .threads = kGatherThreads}, {}, operand,
+                    inputs[turn].as<float>(), kTokens);
+      truths[turn] = multiply(weights, operand, kTokens, test.settings).y;
     }
     cudaStream_t stream = nullptr;
     check_cuda(cudaStreamCreate(&stream), "stream");
