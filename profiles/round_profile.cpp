@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "profiles/decode_rounds.h"
+#include "profiles/layer_names.h"
 #include "profiles/timeline/timeline.h"
 
 namespace tare::profiles {
@@ -50,14 +51,6 @@ std::string mismatch(const std::vector<std::vector<KernelRecord>>& rounds,
 
 }  // namespace
 
-std::string without_layer_number(const std::string& part) {
-  const std::string head = "layers.";
-  if (!part.starts_with(head)) return part;
-  const std::size_t end = part.find_first_not_of("0123456789", head.size());
-  if (end == std::string::npos || end == head.size()) return part;
-  return head + "*" + part.substr(end);
-}
-
 RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings& settings,
                             const std::function<std::unique_ptr<KernelCollector>()>& make_collector) {
   check(backend, settings);
@@ -91,8 +84,9 @@ RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings
       const std::string& kernel = records.names[static_cast<std::size_t>(round[i].name)];
       const std::string part = without_layer_number(launch.part);
       KernelRow& row =
-          rows.try_emplace({kernel, launch.name, part}, KernelRow{kernel, launch.name, part, 0, 0, 0}).first->second;
+          rows.try_emplace({kernel, launch.name, part}, KernelRow{kernel, launch.name, part}).first->second;
       row.calls += share_of_round;
+      row.duration_us += static_cast<double>(round[i].end_ns - round[i].start_ns) / kNsPerUs * share_of_round;
       row.us += static_cast<double>(timeline.share_ns[i]) / kNsPerUs * share_of_round;
       row.declared_bytes += static_cast<double>(launch.bytes) * share_of_round;
     }

@@ -30,6 +30,7 @@ struct KernelRow {
   std::string part;           // likewise, "layers.3." written as "layers.*."
   double calls = 0;           // a round
   double us = 0;              // a round: mean of the sums of completion intervals
+  double duration_us = 0;     // a round: mean of the sums of durations, waiting for predecessors included
   double declared_bytes = 0;  // a round; 0: not known
 };
 
@@ -49,8 +50,5 @@ struct RoundProfile {
 // (invalid): what split_rounds refuses; what the collector throws.
 [[nodiscard]] RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings& settings,
                                           const std::function<std::unique_ptr<KernelCollector>()>& make_collector);
-
-// "layers.3.mlp.down_proj.weight" as "layers.*.mlp.down_proj.weight".
-[[nodiscard]] std::string without_layer_number(const std::string& part);
 
 }  // namespace tare::profiles

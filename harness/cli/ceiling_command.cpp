@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/json_reader.h"
@@ -10,12 +12,13 @@
 #include "harness/cli/model_arguments.h"
 #include "profiles/ceiling.h"
 #include "profiles/gpu_read_rate.h"
+#include "profiles/layer_names.h"
 
 namespace tare::harness {
 namespace {
 
 constexpr double kGiga = 1e9;
-constexpr std::size_t kRowsShown = 12;  // largest readers in the table; --json has all
+constexpr std::size_t kRowsShown = 12;  // largest readers in the table
 
 struct Arguments {
   ModelArguments model;
@@ -66,17 +69,40 @@ Json to_json(const profiles::Ceiling& ceiling, const engine::Backend& backend) {
           {"options", engine::to_json(backend.options())}};
 }
 
+// Entries that are the same in every layer.
+struct Tensors {
+  std::string name;  // "layers.*.mlp.down_proj.weight"
+  std::string format;
+  std::int64_t count = 0;
+  std::uint64_t bytes_per_round = 0;
+  std::uint64_t elements = 0;
+};
+
+std::vector<Tensors> by_name(const engine::WeightInventory& inventory) {
+  std::map<std::pair<std::string, std::string>, Tensors> groups;
+  for (const engine::InventoryEntry& entry : inventory.entries) {
+    const std::string name = profiles::without_layer_number(entry.tensor);
+    Tensors& group = groups.try_emplace({name, entry.format}, Tensors{name, entry.format}).first->second;
+    ++group.count;
+    group.bytes_per_round += entry.bytes_per_round;
+    group.elements += entry.elements;
+  }
+  std::vector<Tensors> sorted;
+  for (auto& [key, group] : groups) sorted.push_back(std::move(group));
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Tensors& a, const Tensors& b) { return a.bytes_per_round > b.bytes_per_round; });
+  return sorted;
+}
+
 void print_inventory(const engine::WeightInventory& inventory) {
-  std::vector<engine::InventoryEntry> entries = inventory.entries;
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const auto& a, const auto& b) { return a.bytes_per_round > b.bytes_per_round; });
-  fmt::print("{:<44} {:>6} {:>12}\n", "tensor", "format", "bytes/round");
-  for (std::size_t i = 0; i < std::min(kRowsShown, entries.size()); ++i)
-    fmt::print("{:<44} {:>6} {:>12}\n", entries[i].tensor, entries[i].format, human_bytes(entries[i].bytes_per_round));
-  if (entries.size() > kRowsShown) fmt::print("and {} more (--json has all)\n", entries.size() - kRowsShown);
-  for (const engine::InventoryEntry& entry : entries)
-    if (entry.bytes_per_round == 0)
-      fmt::print("never read: {} ({})\n", entry.tensor, human_bytes(entry.resident_bytes));
+  const std::vector<Tensors> groups = by_name(inventory);
+  fmt::print("{:>12} {:>5} {:>6}  {}\n", "bytes/round", "count", "format", "tensor");
+  for (std::size_t i = 0; i < std::min(kRowsShown, groups.size()); ++i)
+    fmt::print("{:>12} {:>5} {:>6}  {}\n", human_bytes(groups[i].bytes_per_round), groups[i].count, groups[i].format,
+               groups[i].name);
+  if (groups.size() > kRowsShown) fmt::print("and {} more (--json has every tensor)\n", groups.size() - kRowsShown);
+  for (const Tensors& group : groups)
+    if (group.bytes_per_round == 0) fmt::print("never read: {} ({} elements)\n", group.name, group.elements);
 }
 
 // A line a class: what its bytes are, and what each format would do to the floor.

@@ -37,6 +37,7 @@ Json to_json(const profiles::RoundProfile& profile, const profiles::RoundProfile
                     {"part", row.part},
                     {"calls_per_round", row.calls},
                     {"us_per_round", row.us},
+                    {"duration_us_per_round", row.duration_us},
                     {"declared_bytes_per_round", row.declared_bytes},
                     {"gb_per_s", rate_gbps(row)},
                     {"share_of_span", row.us / profile.span_us}});

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "profiles/decode_rounds.h"
+#include "profiles/layer_names.h"
 #include "tests/engine/decode_fake_backend.h"
 
 namespace tare::profiles {
@@ -61,6 +62,7 @@ TEST(RoundProfile, GivesEveryKernelItsTimeAndTheLaunchesTheirBytes) {
   EXPECT_NEAR(result.rows[0].us, 10 + 8, 1e-9);
   EXPECT_NEAR(result.rows[0].declared_bytes, 8000, 1e-6);
   EXPECT_NEAR(result.rows[1].us, 5, 1e-9);
+  EXPECT_NEAR(result.rows[1].duration_us, 12, 1e-9);
   EXPECT_FALSE(backend.last_request().logits);
 }
 
@@ -103,6 +105,7 @@ TEST(RoundProfile, WritesLayersAsOne) {
   EXPECT_EQ(without_layer_number("layers.63.mlp.up_proj.weight"), "layers.*.mlp.up_proj.weight");
   EXPECT_EQ(without_layer_number("lm_head.weight"), "lm_head.weight");
   EXPECT_EQ(without_layer_number("layers.x"), "layers.x");
+  EXPECT_EQ(without_layer_number("mtp.layers.0.mlp + layers.12.mlp"), "mtp.layers.*.mlp + layers.*.mlp");
 }
 
 }  // namespace
