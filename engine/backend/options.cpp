@@ -192,7 +192,7 @@ std::vector<Field> make_fields() {
       "token recurrence, or the chunk form (blocks of 64 positions)"));
   fields.push_back(integer_field(
       "prefill.chunk", 0, kMostTokens, [](EngineOptions & o) -> auto& { return o.prefill.chunk; },
-      "tokens a prefill pass; 0: 128 on the cpu, 2048 on cuda"));
+      "tokens a prefill pass; 0: 128 on the cpu, 4096 on cuda"));
   fields.push_back(integer_field(
       "context", 0, kMostTokens, [](EngineOptions & o) -> auto& { return o.context; },
       "tokens the caches hold; 0: the model's maximum, at most 8192"));
@@ -214,6 +214,9 @@ std::vector<Field> make_fields() {
   fields.push_back(flag_field(
       "cuda.programmatic", [](EngineOptions & o) -> auto& { return o.cuda.programmatic; },
       "kernels start before their predecessor ends and ask for weights before they wait"));
+  fields.push_back(integer_field(
+      "cuda.blocks_per_sm", 1, 2, [](EngineOptions & o) -> auto& { return o.cuda.blocks_per_sm; },
+      "thread blocks of a weight product an SM: 2 compute together, 1 leaves its successor room to fill its ring"));
   fields.push_back(integer_field(
       "cuda.trigger", -1, 1 << 20, [](EngineOptions & o) -> auto& { return o.cuda.trigger; },
       "a weight product lets its successor start when a block has this many unit pairs left to ask for; -1: at once"));

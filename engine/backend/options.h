@@ -54,7 +54,7 @@ struct EngineOptions {
     GdnForm form = GdnForm::kRecurrent;
   } gdn;
   struct Prefill {
-    std::int64_t chunk = 0;  // tokens a pass; 0: 128 on the CPU, 2048 on CUDA
+    std::int64_t chunk = 0;  // tokens a pass; 0: 128 on the CPU, 4096 on CUDA
   } prefill;
   std::int64_t context = 0;  // tokens the caches can hold; 0: the model's maximum, at most 8192
   struct Cpu {
@@ -63,8 +63,10 @@ struct EngineOptions {
   } cpu;
   struct Cuda {
     std::int64_t device = 0;
-    bool graph = true;          // a round is one CUDA graph; false: its kernels are launched one by one
-    bool programmatic = true;   // kernels start before their predecessor ends and ask for weights before they wait
+    bool graph = true;               // a round is one CUDA graph; false: its kernels are launched one by one
+    bool programmatic = true;        // kernels start before their predecessor ends and ask for weights before they wait
+    std::int64_t blocks_per_sm = 2;  // thread blocks of a weight product an SM: 2 compute together, 1 leaves its
+                                     // successor room to fill its ring
     std::int64_t trigger = -1;  // a product lets its successor start when a block has this many unit pairs left to ask
                                 // for; -1: at once
     double l2_fill_mb = 0;      // weights that the extra blocks of a GDN or attention kernel pull into L2

@@ -17,7 +17,7 @@ namespace tare::engine {
 namespace {
 
 constexpr std::int64_t kDefaultContext = 8192;
-constexpr std::int64_t kDefaultChunk = 2048;
+constexpr std::int64_t kDefaultChunk = 4096;
 // Left free for graphs, cuBLAS and the driver.
 constexpr std::uint64_t kReserveBytes = std::uint64_t{512} << 20;
 

@@ -45,7 +45,8 @@ CudaAttentionShape attention_shape(const ModelConfig& config) {
 }
 
 ProductSettings product_settings(const EngineOptions& options, const CudaDevice& device) {
-  return {.blocks = device.multiprocessors, .trigger_pairs = static_cast<int>(options.cuda.trigger)};
+  return {.blocks = device.multiprocessors * static_cast<int>(options.cuda.blocks_per_sm),
+          .trigger_pairs = static_cast<int>(options.cuda.trigger)};
 }
 
 // Shapes of every product of a round, without weights.

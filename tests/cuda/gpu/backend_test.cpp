@@ -226,31 +226,33 @@ TEST_F(HopperTest, CacheAndStateFormatsComeNear) {
 }
 
 TEST_F(GpuTest, ErrorsAreClear) {
-  const auto where_of = [](const EngineOptions& options, const std::string& model) -> std::string {
+  const auto message_of = [](const EngineOptions& options, const std::string& model) -> std::string {
     try {
       open_cuda(model, options);
     } catch (const Error& error) {
       std::cout << "[          ] " << error.what() << "\n";
-      return error.parts().where;
+      return error.parts().where + ": " + error.parts().what;
     }
     return "nothing was thrown";
   };
   EngineOptions options = cuda_options(Numbers::kExact);
   options.cuda.device = 63;
-  EXPECT_EQ(where_of(options, headdim256()), "cuda.device");
+  EXPECT_THAT(message_of(options, headdim256()), testing::StartsWith("cuda.device: "));
   options.cuda.device = 0;
   options.activations.format = ActivationFormat::kQ8;
-  EXPECT_EQ(where_of(options, headdim256()), "activations.format");
+  EXPECT_THAT(message_of(options, headdim256()), testing::StartsWith("activations.format: "));
   // Told before anything is loaded: 27B in BF16 with a quarter of a million positions of FP32 caches.
   EngineOptions large;
   large.backend = BackendKind::kCuda;
   large.activations.format = ActivationFormat::kFP32;
   large.kv.key = large.kv.value = CacheFormat::kFP32;
   large.context = 262144;
-  EXPECT_EQ(where_of(large, "synthetic:27b,layers=512?seed=1"), "backend cuda");
+  const std::string memory = message_of(large, "synthetic:27b,layers=512?seed=1");
+  EXPECT_THAT(memory, testing::StartsWith("backend cuda: "));
+  EXPECT_THAT(memory, testing::HasSubstr("key-value cache 274.88 GB"));
   EXPECT_THAT(
-      where_of(cuda_options(Numbers::kExact), "synthetic:hidden=256,layers=4,vocab=512,head_dim=264,rotary=8?seed=1"),
-      testing::HasSubstr("head"));
+      message_of(cuda_options(Numbers::kExact), "synthetic:hidden=256,layers=4,vocab=512,head_dim=264,rotary=8?seed=1"),
+      testing::HasSubstr("head dimension of 264"));
 }
 
 TEST_F(HopperTest, InventoryCountsWhatIsResident) {
