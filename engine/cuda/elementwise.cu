@@ -13,10 +13,11 @@ namespace tare::engine {
 namespace {
 
 constexpr int kEmbedThreads = 256;
-constexpr int kActivationThreads = 288;  // 27B, 16 tokens: 2,176 groups of a token pair, two a warp of 132 blocks
+constexpr int kActivationThreads = 256;
 constexpr int kActivationWarps = kActivationThreads / 32;
-constexpr int kActivationBlocks = 132;
-constexpr int kActivationRegisters = 40;
+constexpr int kActivationBlocks = 136;    // 27B, 16 tokens: 2,176 groups of a token pair, two a warp
+constexpr int kActivationRegisters = 64;  // a block fits on an SM beside two blocks of a product
+constexpr int kActivationPlaneBatch = 4;  // planes of 34816x5120 over 264 blocks
 constexpr int kLogitThreads = 256;
 constexpr int kLogitRows = 2048;  // rows of one thread block
 
@@ -102,9 +103,11 @@ __global__ void __maxnreg__(kActivationRegisters)
     const int column = group * kOperandGroup + 2 * lane;
     float4 gate{0.0F, 0.0F, 0.0F, 0.0F};
     if (column < size && 2 * pair < tokens) {
-      gate = product_quad<2>(gate_up, gate_up.plan.planes(column / 256), column, pair);
       const int row = size + column;  // even, as size is
-      const float4 up = product_quad<2>(gate_up, gate_up.plan.planes(row / 256), row, pair);
+      const int gate_planes = gate_up.plan.planes(column / 256);
+      const int up_planes = gate_up.plan.planes(row / 256);
+      gate = product_quad<kActivationPlaneBatch>(gate_up, gate_planes, column, pair);
+      const float4 up = product_quad<kActivationPlaneBatch>(gate_up, up_planes, row, pair);
       gate = {silu(gate.x) * up.x, silu(gate.y) * up.y, silu(gate.z) * up.z, silu(gate.w) * up.w};
       if (2 * pair + 1 >= tokens) gate.y = gate.w = 0.0F;
     }
