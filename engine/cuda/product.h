@@ -53,8 +53,8 @@ struct ProductResult {
 // How a product is cut and when it lets its successor start; every field is an option of the engine.
 struct ProductSettings {
   int blocks = 132;  // thread blocks, the number of SMs or a multiple
-  // The successor's blocks may start when a block has this many unit pairs left to ask for (-1: at once). Late enough
-  // that their weights are asked for while this product's last stages are computed, not while it streams.
+  // The successor's blocks may start when the preceding kernel has ended (-1), or later, when a block has this many
+  // unit pairs left to ask for.
   int trigger_pairs = -1;
   // Unit pairs after its first ring that a block pulls into L2 before it waits for the preceding kernel: DRAM's work
   // while that one ends.

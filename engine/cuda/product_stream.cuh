@@ -92,9 +92,11 @@ class Stream {
         scales_(kCodeBytes + threadIdx.x % kTileThreads / 4 * 16 + threadIdx.x / kTileThreads * kWarpTiles * 4),
         first_(arguments.plan.first_pair(static_cast<int>(blockIdx.x)) * kStagesAPair),
         count_(arguments.plan.first_pair(static_cast<int>(blockIdx.x) + 1) * kStagesAPair - first_),
-        row_block_stages_(arguments.plan.pairs_a_row_block * kStagesAPair) {
+        row_block_stages_(arguments.plan.pairs_a_row_block * kStagesAPair),
+        duty_(warp_ == 0 ? kStreamWarps : static_cast<int>(warp_)),
+        duty_place_(place_in_row_block(duty_ - 1 + kStages)) {
     // Keeps them in registers; else they are made anew in every turn of the loop.
-    asm volatile("" : "+r"(shared_), "+r"(tile_thread_), "+r"(operand_row_), "+r"(scales_));
+    asm volatile("" : "+r"(shared_), "+r"(tile_thread_), "+r"(operand_row_), "+r"(scales_), "+r"(group_sum_place_));
   }
 
   __device__ __forceinline__ void init_barriers() const {
@@ -116,33 +118,35 @@ class Stream {
         ptx::barrier_arrive_expect(full(index), kStageBytes);
         ptx::bulk_copy(stage(index), units(index), kUnits * kUnitBytes, full(index), policy);
       }
-      trigger(filled - 1);
       for (int index = filled; index < filled + arguments_.ahead_pairs * kStagesAPair && index < count_; ++index) {
         ptx::bulk_prefetch_l2(units(index), kUnits * kUnitBytes);
       }
     }
     ptx::wait_for_preceding_grid();
-    asked_place_ = static_cast<int>(static_cast<unsigned>(first_) % static_cast<unsigned>(row_block_stages_));
-    for (int index = 0; index < filled; ++index) {
-      if (threadIdx.x == 0) {
-        ptx::bulk_copy(stage(index) + kUnits * kUnitBytes, operand(asked_place_), kUnits * kBlockBytes, full(index));
+    if (threadIdx.x == 0) {
+      for (int index = 0; index < filled; ++index) {
+        ptx::bulk_copy(stage(index) + kUnits * kUnitBytes, operand(place_in_row_block(index)), kUnits * kBlockBytes,
+                       full(index));
       }
-      asked_place_ = next_place(asked_place_);
+      if (arguments_.trigger_pairs < 0 || count_ - filled <= arguments_.trigger_pairs * kStagesAPair) {
+        ptx::launch_dependents();
+      }
     }
   }
 
   __device__ __forceinline__ void consume() {
     clear_totals();
-    int fragment_end = row_block_stages_ - static_cast<int>(unsigned(first_) % unsigned(row_block_stages_));
     ptx::barrier_wait(full(0), 0);
     load_first(stage(0));
-    for (int index = 0; index < count_; ++index) {
+    int fragment_end = min(row_block_stages_ - place_in_row_block(0), count_);
+    for (int index = 0;; ++index) {
       multiply_stage(index);
-      if (index + 1 == fragment_end || index + 1 == count_) {
+      if (index + 1 == fragment_end) {
         store_totals(
             static_cast<int>(static_cast<unsigned>(first_ + index) / static_cast<unsigned>(row_block_stages_)));
+        if (fragment_end == count_) break;
         clear_totals();
-        fragment_end += row_block_stages_;
+        fragment_end = min(fragment_end + row_block_stages_, count_);
       }
     }
   }
@@ -163,31 +167,29 @@ class Stream {
   [[nodiscard]] __device__ __forceinline__ const std::byte* units(int index) const {
     return arguments_.weights + static_cast<std::size_t>(first_ + index) * (kUnits * kUnitBytes);
   }
-  // `place`: of the stage in its row block; returns the next stage's.
-  __device__ __forceinline__ int next_place(int place) const { return place + 1 == row_block_stages_ ? 0 : place + 1; }
+  // Of stage `index` of the run.
+  [[nodiscard]] __device__ __forceinline__ int place_in_row_block(int index) const {
+    return static_cast<int>(static_cast<unsigned>(first_ + index) % static_cast<unsigned>(row_block_stages_));
+  }
   [[nodiscard]] __device__ __forceinline__ const std::byte* operand(int place) const {
     return arguments_.operand + static_cast<std::size_t>(place) * (kUnits * kBlockBytes);
   }
-  // After stage `asked` of the run was asked for.
-  __device__ __forceinline__ void trigger(int asked) const {
-    const int left = count_ - 1 - asked;
-    const int trigger_at = arguments_.trigger_pairs * kStagesAPair;
-    if (left == trigger_at || (asked < kStages && left < trigger_at)) ptx::launch_dependents();
-  }
 
-  // After stage `index` was read: asks for what goes where the one before lay.
+  // After stage `index` was read, the warp whose turn it is asks for what goes where the stage before lay.
   __device__ __forceinline__ void refill(int index) {
+    if (index != duty_) return;
     const int asked = index - 1 + kStages;
-    if (index == 0 || asked >= count_) return;
-    if (warp_ == static_cast<unsigned>(index) % kStreamWarps) {
+    if (asked < count_) {
       const int before = place_.stage == 0 ? kStages - 1 : place_.stage - 1;
       ptx::barrier_wait(empty(before), place_.stage == 0 ? place_.parity ^ 1U : place_.parity);
       __syncwarp();
       ptx::warp_bulk_copies(stage(before), units(asked), kUnits * kUnitBytes, ptx::evict_first_policy(),
-                            operand(asked_place_), kUnits * kBlockBytes, full(before));
-      trigger(asked);
+                            operand(duty_place_), kUnits * kBlockBytes, full(before));
+      if (count_ - 1 - asked == arguments_.trigger_pairs * kStagesAPair) ptx::launch_dependents();
     }
-    asked_place_ = next_place(asked_place_);
+    duty_ += kStreamWarps;
+    duty_place_ += kStreamWarps;
+    while (duty_place_ >= row_block_stages_) duty_place_ -= row_block_stages_;
   }
 
   // What a stage's products begin with; the rest is loaded while they run.
@@ -208,6 +210,9 @@ class Stream {
 
   __device__ __forceinline__ void multiply_stage(int index) {
     const std::uint32_t stage_address = stage(place_.stage);
+    RingPlace<kStages> next = place_;
+    next.advance();
+    bool next_landed = false;
 #pragma unroll
     for (int first = 0; first < kUnits; first += kAtOnce) {
       uint2 scales[kAtOnce];
@@ -222,8 +227,9 @@ class Stream {
           scales[unit] = ptx::load_shared_8(stage_address + scales_ + (first + unit) * kUnitBytes);
         }
       }
+      if (first + kAtOnce == kUnits) next_landed = ptx::barrier_ended(full(next.stage), next.parity);
       multiply_units(stage_address, first, sums);
-      if (first + kAtOnce == kUnits) hand_over(index);
+      if (first + kAtOnce == kUnits) hand_over(index, next, next_landed);
       if constexpr (Format::kScaled) {
 #pragma unroll
         for (int unit = 0; unit < kAtOnce; ++unit) {
@@ -262,14 +268,13 @@ class Stream {
   }
 
   // All of the stage is in registers: frees it, and begins with the next.
-  __device__ __forceinline__ void hand_over(int index) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::barrier_arrive(empty(place_.stage));
+  __device__ __forceinline__ void hand_over(int index, const RingPlace<kStages>& next, bool next_landed) {
+    ptx::warp_barrier_arrive(empty(place_.stage));
     refill(index);
-    place_.advance();
+    place_ = next;
     if (index + 1 < count_) {
-      ptx::barrier_wait(full(place_.stage), place_.parity);
-      load_first(stage(place_.stage));
+      if (!next_landed) ptx::barrier_wait(full(next.stage), next.parity);
+      load_first(stage(next.stage));
     }
   }
 
@@ -316,7 +321,8 @@ class Stream {
   const int first_;  // stage of the matrix's line
   const int count_;  // stages of the run
   const int row_block_stages_;
-  int asked_place_ = 0;  // in its row block, of the stage to ask for next
+  int duty_;        // the stage after which it is this warp's turn to refill
+  int duty_place_;  // in its row block, of the stage to ask for then
   RingPlace<kStages> place_;
   float totals_[kWarpTiles][kTokens / 2];
   OperandStep<kTokens> b_[kUnits];
@@ -329,7 +335,6 @@ __global__ void __maxnreg__(kStreamRegisters) product_kernel(const __grid_consta
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) std::byte shared[];
   const int side_block = static_cast<int>(blockIdx.x) - arguments.plan.grid;
-  if (arguments.trigger_pairs < 0 || side_block >= 0) ptx::launch_dependents();
   if (side_block >= 0) {
     side_product<Format::kBFloat16, kTokens>(arguments, side_block, shared);
     return;

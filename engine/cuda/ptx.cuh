@@ -36,6 +36,17 @@ __device__ __forceinline__ void fence_barrier_init() {
 __device__ __forceinline__ void barrier_arrive(std::uint32_t shared_barrier) {
   asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(shared_barrier) : "memory");
 }
+// By a whole warp: one arrival of one lane, after all lanes' accesses before.
+__device__ __forceinline__ void warp_barrier_arrive(std::uint32_t shared_barrier) {
+  __syncwarp();
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n\t.reg .pred p;\n\t"
+      "elect.sync _|p, 0xFFFFFFFF;\n\t"
+      "@p mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];\n\t}" ::"r"(shared_barrier)
+      : "memory");
+#endif
+}
 // One arrival that also announces `bytes` of copies; the phase ends when they have landed.
 __device__ __forceinline__ void barrier_arrive_expect(std::uint32_t shared_barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(shared_barrier), "r"(bytes)
@@ -53,6 +64,19 @@ __device__ __forceinline__ void barrier_wait(std::uint32_t shared_barrier, std::
         : "r"(shared_barrier), "r"(parity)
         : "memory");
   } while (done == 0);
+}
+
+// Whether the barrier's phase of that parity has ended.
+__device__ __forceinline__ bool barrier_ended(std::uint32_t shared_barrier, std::uint32_t parity) {
+  std::uint32_t done = 0;
+  asm volatile(
+      "{\n\t.reg .pred p;\n\t"
+      "mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
+      "selp.u32 %0, 1, 0, p;\n\t}"
+      : "=r"(done)
+      : "r"(shared_barrier), "r"(parity)
+      : "memory");
+  return done != 0;
 }
 
 __device__ __forceinline__ std::uint64_t evict_first_policy() {
