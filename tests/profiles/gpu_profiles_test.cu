@@ -5,12 +5,17 @@
 #include <cstdio>
 #include <memory>
 #include <set>
+#include <string>
 
 #include "base/error.h"
+#include "engine/backends/make_backend.h"
+#include "profiles/format_savings.h"
 #include "profiles/gpu_read_rate.h"
+#include "profiles/round_profile.h"
 #include "profiles/timeline/cupti_collector.h"
 #include "profiles/timeline/timeline.h"
 #include "tests/cuda/gpu/gpu_test.h"
+#include "tests/source_folder.h"
 
 namespace tare::profiles {
 namespace {
@@ -104,22 +109,45 @@ void expect_rounds(const KernelRecords& records, std::int64_t rounds, std::size_
   }
 }
 
-// One test for all of it: a process has one collector. The graph that was made before the collector must be seen as
+// A process has one collector; tests share it. Null, with the reason, where there is none.
+KernelCollector* shared_collector(std::string& why) {
+  static std::unique_ptr<KernelCollector> collector;
+  if (!collector) {
+    try {
+      collector = make_cupti_collector();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kEnvironment) throw;
+      why = error.what();
+    }
+  }
+  return collector.get();
+}
+
+class Borrowed final : public KernelCollector {
+ public:
+  explicit Borrowed(KernelCollector& collector) : collector_(&collector) {}
+  void start() override { collector_->start(); }
+  KernelRecords take() override { return collector_->take(); }
+
+ private:
+  KernelCollector* collector_;
+};
+
+class Collector : public GpuTest {};
+class Profile : public engine::test::HopperTest {};
+
+// The graph that was made before the collector must be seen as
 // well as the one made after it, for profiles time first and collect then.
-TEST_F(GpuTest, CollectorSeesEveryKernelOfGraphsMadeBeforeAndAfterIt) {
+TEST_F(Collector, SeesEveryKernelOfGraphsMadeBeforeAndAfterIt) {
   cudaStream_t stream = nullptr;
   check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   const Graph before(stream, 5);
   before.launch(stream);
   check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 
-  std::unique_ptr<KernelCollector> collector;
-  try {
-    collector = make_cupti_collector();
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kEnvironment) throw;
-    GTEST_SKIP() << error.what();
-  }
+  std::string why;
+  KernelCollector* const collector = shared_collector(why);
+  if (collector == nullptr) GTEST_SKIP() << why;
   EXPECT_THROW((void)make_cupti_collector(), Error);
   collector->start();
   constexpr int kRounds = 20;
@@ -138,6 +166,36 @@ TEST_F(GpuTest, CollectorSeesEveryKernelOfGraphsMadeBeforeAndAfterIt) {
   expect_rounds(collector->take(), kRounds, 4, "graph made after");
   EXPECT_TRUE(collector->take().records.empty());
   check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
+// What the backend declares it launched is what ran, kernel for kernel, and the times add up.
+TEST_F(Profile, OfTheEmbeddedModelMatchesItsLaunchesAndAddsUp) {
+  std::string why;
+  KernelCollector* const collector = shared_collector(why);
+  if (collector == nullptr) GTEST_SKIP() << why;
+  const auto checkpoint = engine::open_checkpoint((source_folder() / "models/embedded").string());
+  engine::EngineOptions options;
+  options.backend = engine::BackendKind::kCuda;
+  options.weights.format = engine::WeightFormat::kQ4;
+  const auto backend = engine::make_backend(*checkpoint, options);
+  for (const std::int64_t width : {1, 16}) {
+    const RoundProfile profile =
+        profile_rounds(*backend, {64, width, 20, 1}, [&] { return std::make_unique<Borrowed>(*collector); });
+    EXPECT_EQ(profile.unmatched, "") << width;
+    EXPECT_EQ(profile.records, static_cast<std::uint64_t>(20 * profile.kernels));
+    double us = profile.idle_us;
+    double product_bytes = 0;
+    for (const KernelRow& row : profile.rows) {
+      us += row.us;
+      if (row.launch.starts_with("product")) product_bytes += row.declared_bytes;
+    }
+    EXPECT_NEAR(us, profile.span_us, 1e-6 * profile.span_us) << width;
+    // The products stream every quantised weight once.
+    double streamed = 0;
+    for (const engine::InventoryEntry& entry : backend->inventory(64, width).entries)
+      if (class_of(entry)) streamed += static_cast<double>(entry.bytes_per_round);
+    EXPECT_NEAR(product_bytes, streamed, 0.02 * streamed) << width;
+  }
 }
 
 }  // namespace
