@@ -235,8 +235,8 @@ class CudaBackend final : public Backend {
   }
 
   std::vector<LaunchRecord> launches(std::int64_t width) const override {
-    const auto found = records_.find(static_cast<int>(width));
-    return found == records_.end() ? std::vector<LaunchRecord>{} : found->second;
+    const auto bound = last_bound_.find(static_cast<int>(width));
+    return bound == last_bound_.end() ? std::vector<LaunchRecord>{} : records_.at({bound->first, bound->second});
   }
 
   Json description() const override {
@@ -259,8 +259,9 @@ class CudaBackend final : public Backend {
   MappedHost<RoundOutcome> outcome_;
   PinnedFloats host_logits_, host_hidden_;
   std::vector<std::int32_t> best_;
-  std::map<std::pair<int, std::int64_t>, RoundGraph> graphs_;  // by tokens and context bound
-  std::map<int, std::vector<LaunchRecord>> records_;           // of a round, by tokens
+  std::map<std::pair<int, std::int64_t>, RoundGraph> graphs_;                  // by tokens and context bound
+  std::map<std::pair<int, std::int64_t>, std::vector<LaunchRecord>> records_;  // of a round, likewise
+  std::map<int, std::int64_t> last_bound_;                                     // of the last round, by tokens
   std::int64_t frontier_ = 0;
   int verified_ = 0;  // tokens of the last verify that may be committed
   int pending_ = 0;   // committed, not yet folded into the state
@@ -345,8 +346,9 @@ class CudaBackend final : public Backend {
     } else {
       std::vector<LaunchRecord> records;
       forward_.launch_round({count, bound, on_layer}, host_control_.get(), outcome_.get(), launch(&records));
-      records_[count] = std::move(records);
+      records_[{count, bound}] = std::move(records);
     }
+    last_bound_[count] = bound;
     synchronize();
     passed();
   }
@@ -364,7 +366,7 @@ class CudaBackend final : public Backend {
         forward_.launch_round({count, bound, {}}, host_control_.get(), outcome_.get(), launch(&records));
       });
       graphs_.insert_or_assign({count, bound}, std::move(graph));
-      records_[count] = std::move(records);
+      records_[{count, bound}] = std::move(records);
       if (bound >= capacity_) break;
     }
   }
