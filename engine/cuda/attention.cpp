@@ -212,11 +212,11 @@ void launch_attention_round(const CudaAttentionWeights& weights, const CudaRopeT
   if (!uses_tensor_cores(cache)) return pass.plain(parts, false, fill, launch);
 
   const ColumnPlan columns = round_columns(shape, context_bound, tokens);
-  const bool fp8_keys = cache.key_format == CacheFormat::kFP8;
   pass.begin(QueryForm::kFP16Columns, columns, launch);
   AttentionTilesArguments arguments = pass.tiles(columns);
   arguments.parts = pass.parts_after(column_query_bytes(shape, columns), static_cast<std::int64_t>(parts) * tokens);
   arguments.fill = fill;
+  const bool fp8_keys = cache.key_format == CacheFormat::kFP8;
   (fp8_keys ? launch_attention_tiles_fp8_keys : launch_attention_tiles_bf16_keys)(cache.value_format, parts, arguments,
                                                                                   launch);
   pass.merge(arguments.parts, false, launch);

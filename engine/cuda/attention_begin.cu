@@ -8,13 +8,15 @@ namespace {
 
 constexpr int kThreads = kMostHeadDim / 2;  // a thread has two neighbouring dims
 
+// Dims `dim` and dim + 1.
 __device__ __forceinline__ void store_query(const AttentionBeginArguments& arguments, int token, int head, int dim,
-                                            float value) {
+                                            float2 pair) {
   const CudaAttentionShape& shape = arguments.shape;
-  value *= arguments.query_factor;
+  pair.x *= arguments.query_factor;
+  pair.y *= arguments.query_factor;
   if (arguments.query_form == QueryForm::kFP32Rows) {
     const std::int64_t row = static_cast<std::int64_t>(token) * shape.heads + head;
-    reinterpret_cast<float*>(arguments.queries)[row * shape.head_dim + dim] = value;
+    *reinterpret_cast<float2*>(reinterpret_cast<float*>(arguments.queries) + row * shape.head_dim + dim) = pair;
     return;
   }
   const ColumnPlan& columns = arguments.columns;
@@ -22,7 +24,7 @@ __device__ __forceinline__ void store_query(const AttentionBeginArguments& argum
   const int column = token % columns.tokens_a_group * a_kv_head + head % a_kv_head;
   const std::int64_t block = head / a_kv_head * columns.groups + token / columns.tokens_a_group;
   const std::int64_t place = block * columns.column_tiles * kColumnTileElements + query_place(column, dim);
-  reinterpret_cast<__half*>(arguments.queries)[place] = __float2half_rn(value);
+  *reinterpret_cast<__half2*>(reinterpret_cast<__half*>(arguments.queries) + place) = __float22half2_rn(pair);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -65,18 +67,14 @@ __global__ void __launch_bounds__(kThreads)
   float4 quad = source.load();
   if (!has_dims) quad = {0.0F, 0.0F, 0.0F, 0.0F};
   if (!is_value) {
-    const float first = sum_of_warp(quad.x * quad.x + quad.z * quad.z);
-    const float second = sum_of_warp(quad.y * quad.y + quad.w * quad.w);
+    const float first = sum_of_warp(sum_of_squares(quad.x, quad.z));
+    const float second = sum_of_warp(sum_of_squares(quad.y, quad.w));
     if (threadIdx.x % 32 == 0) {
       squares[0][threadIdx.x / 32] = first;
       squares[1][threadIdx.x / 32] = second;
     }
     __syncthreads();
-    float factors[2];
-    for (int i = 0; i < 2; ++i) {
-      const float sum = (squares[i][0] + squares[i][1]) + (squares[i][2] + squares[i][3]);
-      factors[i] = 1.0F / sqrtf(sum / static_cast<float>(shape.head_dim) + shape.eps);
-    }
+    const float factors[2] = {norm_factor(squares[0], shape), norm_factor(squares[1], shape)};
     quad.x = quad.x * factors[0] * gain.x;
     quad.z = quad.z * factors[0] * gain.y;
     quad.y = quad.y * factors[1] * gain.x;
@@ -96,30 +94,28 @@ __global__ void __launch_bounds__(kThreads)
     const int token = 2 * pair + i;
     if (token >= tokens) return;
     const int position = frontier + token;
+    float values[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int d = dim + j;
-      float value = rows[i][d];
-      if (!is_value && d < shape.rotary_dim) {
-        const float cosine = cosines[i][j];
-        const float sine = sines[i][j];
-        value = d < half ? value * cosine - rows[i][d + half] * sine : value * cosine + rows[i][d - half] * sine;
-      }
-      if (is_query) {
-        store_query(arguments, token, unit, d, value);
-      } else if (is_value) {
-        const std::int64_t run = arguments.slots * shape.head_dim * element_bytes(arguments.value_format);
-        store_cached(arguments.value_format,
-                     arguments.values + (unit - shape.heads - shape.kv_heads) * run +
-                         value_place(arguments.value_format, shape.head_dim, position, d),
-                     value);
-      } else {
-        const std::int64_t run = arguments.slots * shape.head_dim * element_bytes(arguments.key_format);
-        store_cached(
-            arguments.key_format,
-            arguments.keys + (unit - shape.heads) * run + key_place(arguments.key_format, shape.head_dim, position, d),
-            value);
-      }
+      values[j] = rows[i][d];
+      if (is_value || d >= shape.rotary_dim) continue;
+      values[j] = d < half ? rotated(values[j], rows[i][d + half], cosines[i][j], sines[i][j])
+                           : rotated(values[j], rows[i][d - half], cosines[i][j], -sines[i][j]);
+    }
+    if (is_query) {
+      store_query(arguments, token, unit, dim, {values[0], values[1]});
+    } else if (is_value) {
+      const CacheFormat format = arguments.value_format;
+      std::byte* head = arguments.values + (unit - shape.heads - shape.kv_heads) * arguments.slots * shape.head_dim *
+                                               element_bytes(format);
+      store_cached(format, head + value_place(format, shape.head_dim, position, dim), values[0]);
+      store_cached(format, head + value_place(format, shape.head_dim, position, dim + 1), values[1]);
+    } else {
+      const CacheFormat format = arguments.key_format;
+      std::byte* head =
+          arguments.keys + (unit - shape.heads) * arguments.slots * shape.head_dim * element_bytes(format);
+      store_cached_pair(format, head + key_place(format, shape.head_dim, position, dim), values[0], values[1]);
     }
   }
 }

@@ -39,8 +39,53 @@ __device__ __forceinline__ void store_cached(CacheFormat format, std::byte* plac
   }
 }
 
+// The lower kBytes of `bits`.
+template <int kBytes>
+__device__ __forceinline__ void store_number(std::byte* place, std::uint32_t bits) {
+  if constexpr (kBytes == 4) {
+    *reinterpret_cast<std::uint32_t*>(place) = bits;
+  } else if constexpr (kBytes == 2) {
+    *reinterpret_cast<std::uint16_t*>(place) = static_cast<std::uint16_t>(bits);
+  } else {
+    *reinterpret_cast<std::uint8_t*>(place) = static_cast<std::uint8_t>(bits);
+  }
+}
+__device__ __forceinline__ std::uint32_t narrow_to_bf16(float2 pair) {
+  const __nv_bfloat162 rounded = __float22bfloat162_rn(pair);
+  return *reinterpret_cast<const std::uint32_t*>(&rounded);
+}
+__device__ __forceinline__ std::uint32_t narrow_to_e4m3(float2 pair) {
+  return __nv_cvt_float2_to_fp8x2(pair, __NV_SATFINITE, __NV_E4M3);
+}
+
+// Two neighbouring numbers at an even place.
+__device__ __forceinline__ void store_cached_pair(CacheFormat format, std::byte* place, float x, float y) {
+  if (format == CacheFormat::kFP32) {
+    *reinterpret_cast<float2*>(place) = {x, y};
+  } else if (format == CacheFormat::kBF16) {
+    store_number<4>(place, narrow_to_bf16({x, y}));
+  } else {
+    store_number<2>(place, narrow_to_e4m3({x, y}));
+  }
+}
+
 __device__ __forceinline__ float sigmoid(float x) {
   return 1.0F / (1.0F + expf(-x));
+}
+
+// Norm and rotation, every operation rounded by itself: two kernels use them and must agree to the bit.
+__device__ __forceinline__ float sum_of_squares(float x, float y) {
+  return __fadd_rn(__fmul_rn(x, x), __fmul_rn(y, y));
+}
+// `squares`: sums over 64 dims each.
+__device__ __forceinline__ float norm_factor(const float (&squares)[4], const CudaAttentionShape& shape) {
+  const float sum = (squares[0] + squares[1]) + (squares[2] + squares[3]);
+  return __fdiv_rn(1.0F, __fsqrt_rn(__fadd_rn(__fdiv_rn(sum, static_cast<float>(shape.head_dim)), shape.eps)));
+}
+// Of dim d < half and its partner d + half: the new d, or with the sine negated and the partner first, the new d +
+// half.
+__device__ __forceinline__ float rotated(float value, float partner, float cosine, float sine) {
+  return __fsub_rn(__fmul_rn(value, cosine), __fmul_rn(partner, sine));
 }
 
 // Rows `row` and row + 1 (row even) of tokens 2 pair and 2 pair + 1 of a product: {row token 0, row token 1, row + 1
@@ -59,17 +104,19 @@ class ResultQuad {
       count_ = 2 * pair + 1 < tokens ? 2 : 1;
     }
   }
-  [[nodiscard]] __device__ __forceinline__ float4 load() const {
+  // `rows_on` (even) rows further, within the same 256 rows of planes.
+  [[nodiscard]] __device__ __forceinline__ float4 load(int rows_on = 0) const {
     if (!planes_) {
-      const float2 first = *reinterpret_cast<const float2*>(source_);
-      const float2 second = count_ == 2 ? *reinterpret_cast<const float2*>(source_ + stride_) : float2{0.0F, 0.0F};
+      const float* source = source_ + rows_on;
+      const float2 first = *reinterpret_cast<const float2*>(source);
+      const float2 second = count_ == 2 ? *reinterpret_cast<const float2*>(source + stride_) : float2{0.0F, 0.0F};
       return {first.x * factor_, second.x * factor_, first.y * factor_, second.y * factor_};
     }
     constexpr int kTogether = 4;
     float4 planes[kTogether];
 #pragma unroll
     for (int plane = 0; plane < kTogether; ++plane) {
-      if (plane < count_) planes[plane] = at(plane);
+      if (plane < count_) planes[plane] = at(plane, rows_on);
     }
     float4 sum = planes[0];
     const auto add = [&](const float4& more) { sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w; };
@@ -77,13 +124,13 @@ class ResultQuad {
     for (int plane = 1; plane < kTogether; ++plane) {
       if (plane < count_) add(planes[plane]);
     }
-    for (int plane = kTogether; plane < count_; ++plane) add(at(plane));
+    for (int plane = kTogether; plane < count_; ++plane) add(at(plane, rows_on));
     return {sum.x * factor_, sum.y * factor_, sum.z * factor_, sum.w * factor_};
   }
 
  private:
-  [[nodiscard]] __device__ __forceinline__ float4 at(int plane) const {
-    return *reinterpret_cast<const float4*>(source_ + plane * stride_);
+  [[nodiscard]] __device__ __forceinline__ float4 at(int plane, int rows_on) const {
+    return *reinterpret_cast<const float4*>(source_ + plane * stride_ + 2 * rows_on);
   }
   const float* source_ = nullptr;
   std::int64_t stride_ = 0;

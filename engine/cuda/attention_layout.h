@@ -67,9 +67,10 @@ constexpr int kColumnTileElements = 8 * kTensorHeadDim;
 }
 
 // Parts. A token at `position` sums its context in parts of this many positions, cut at multiples of it, and adds the
-// parts in order. A function of the position alone: neither the number of tokens in a pass nor the context bound
-// changes a bit. Just long enough that the parts of all key-value heads are no more than two blocks an SM of 132.
-constexpr int kPartBlocks = 264;
+// parts in an order of their own (attention_merge.cu). A function of the position alone: neither the number of tokens
+// in a pass nor the context bound changes a bit. Just long enough that the parts of all
+// key-value heads are no more than one block an SM of 132.
+constexpr int kPartBlocks = 132;
 [[nodiscard]] constexpr int most_parts(int kv_heads) {
   return kv_heads < kPartBlocks ? kPartBlocks / kv_heads : 1;
 }
@@ -81,7 +82,8 @@ constexpr int kPartBlocks = 264;
 [[nodiscard]] constexpr int part_count(int kv_heads, int position) {
   return position / part_positions(kv_heads, position) + 1;
 }
-
+// Parts are merged as kMergeLanes sums, of every kMergeLanes-th part each, added in order.
+constexpr int kMergeLanes = 8;
 // How the query rows of one key-value head (tokens x heads a kv head) become columns of the tensor-core kernels: groups
 // of tokens, each of column_tiles * 8 columns of which the first tokens_a_group * heads_a_kv_head are used.
 struct ColumnPlan {

@@ -1,6 +1,6 @@
 // attention_tiles of prefill.
 #include "base/error.h"
-#include "engine/cuda/attention_tiles.cuh"
+#include "engine/cuda/attention_tiles_kernel.cuh"
 
 namespace tare::engine {
 namespace {

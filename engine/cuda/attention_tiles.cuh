@@ -20,83 +20,10 @@
 
 #include "engine/cuda/attention_device.cuh"
 #include "engine/cuda/attention_mma.cuh"
-#include "engine/cuda/launch.cuh"
+#include "engine/cuda/attention_tiles_shape.cuh"
 #include "engine/cuda/operand.cuh"
-#include "engine/cuda/product_result.cuh"
 
 namespace tare::engine {
-
-constexpr int kTilesWarps = 8;
-constexpr int kTilesThreads = 32 * kTilesWarps;
-constexpr int kPositionGroups = 4;                       // of 16 positions, in a tile
-constexpr int kWarpDims = kTensorHeadDim / kTilesWarps;  // two operands A of 16 dims
-constexpr int kMostSharedBytes = 232448;                 // of one block of an SM
-constexpr int kMostSharedBytesOfTwo = 115712;            // of each of two blocks
-constexpr int kMostUnits = 12;
-constexpr int kStagedRow = kTensorHeadDim + 4;  // floats; the 4 keep banks apart
-
-template <CacheFormat kKeyFormat, CacheFormat kValueFormat, int kTiles, bool kInRound>
-struct TilesShape {
-  static constexpr CacheFormat kKey = kKeyFormat;
-  static constexpr CacheFormat kValue = kValueFormat;
-  static constexpr int kColumnTiles = kTiles;
-  static constexpr int kColumns = 8 * kTiles;
-  static constexpr int kHalfTiles = (kTiles + 1) / 2;  // of a warp, in S
-  static constexpr bool kRound = kInRound;
-  // Units of a tile: 64 positions x 256 dims.
-  static constexpr int kKeyUnits = element_bytes(kKey);
-  static constexpr int kValueUnits = element_bytes(kValue);
-  static constexpr int kTileUnits = kKeyUnits + kValueUnits;
-  // [ring][weights][queries][largest: 4 columns][keep: columns][last seen position: columns][barriers]
-  static constexpr int kQueryBytes = kTiles * kColumnTileElements * 2;
-  static constexpr int kWeightBytes = kTiles * 8 * kTilePositions * 2;
-  static constexpr int kOtherBytes =
-      kWeightBytes + kQueryBytes + kColumns * 4 * (kPositionGroups + 2) + 8 * (kMostUnits + 1);
-  static constexpr int kUnitsOfTwo = (kMostSharedBytesOfTwo - kOtherBytes) / kCacheUnitBytes;
-  static constexpr int kBlocksAnSm = kTiles <= 6 && kUnitsOfTwo > kTileUnits ? 2 : 1;
-  static constexpr int kUnitsOfOne = (kMostSharedBytes - kOtherBytes) / kCacheUnitBytes;
-  static constexpr int kUnits = kBlocksAnSm == 2 ? kUnitsOfTwo : kUnitsOfOne < kMostUnits ? kUnitsOfOne : kMostUnits;
-  static constexpr int kRingBytes = kUnits * kCacheUnitBytes;
-  static constexpr int kSharedBytes = kRingBytes + kOtherBytes;
-  static_assert(kUnits >= kTileUnits && kUnits <= kMostUnits);
-  static_assert(kTiles == 1 || kTiles % 2 == 0, "both halves of the warps have the same number of column tiles");
-  static_assert(kColumns * kStagedRow * 4 <= kRingBytes + kWeightBytes, "the result is staged in ring and weights");
-};
-
-// The ring as thread 0 fills it and all warps read it. Units are counted from the block's first.
-template <class Shape>
-struct UnitRing {
-  std::uint32_t ring = 0;
-  std::uint32_t barriers = 0;
-  const std::byte* keys = nullptr;  // of the run's first tile
-  const std::byte* values = nullptr;
-  int base = 0;    // units of earlier runs
-  int issued = 0;  // of this run
-
-  __device__ __forceinline__ std::uint32_t unit(int index) const {
-    return ring + static_cast<std::uint32_t>((base + index) % Shape::kUnits * kCacheUnitBytes);
-  }
-  __device__ __forceinline__ void wait(int index) const {
-    const int at = base + index;
-    ptx::barrier_wait(barriers + static_cast<std::uint32_t>(8 * (at % Shape::kUnits)),
-                      static_cast<std::uint32_t>(at / Shape::kUnits % 2));
-  }
-  __device__ __forceinline__ void issue_below(int limit) {
-#pragma unroll 1
-    for (; issued < limit; ++issued) {
-      const int tile = issued / Shape::kTileUnits;
-      const int within = issued % Shape::kTileUnits;
-      const std::byte* source =
-          within < Shape::kKeyUnits
-              ? keys + static_cast<std::int64_t>(tile * Shape::kKeyUnits + within) * kCacheUnitBytes
-              : values +
-                    static_cast<std::int64_t>(tile * Shape::kValueUnits + within - Shape::kKeyUnits) * kCacheUnitBytes;
-      const std::uint32_t barrier = barriers + static_cast<std::uint32_t>(8 * ((base + issued) % Shape::kUnits));
-      ptx::barrier_arrive_expect(barrier, kCacheUnitBytes);
-      ptx::bulk_copy(unit(issued), source, kCacheUnitBytes, barrier);
-    }
-  }
-};
 
 template <class Shape>
 class TilesBlock {
@@ -179,8 +106,9 @@ class TilesBlock {
       __syncthreads();
       // The keys of this tile and the values of the one before are done with.
       if (threadIdx.x == 0) ring_.issue_below(min(units, unit + Shape::kKeyUnits + Shape::kUnits));
-      weigh(scores);
-      __syncthreads();
+      // Most tiles of a long context change no largest score: keep is 1 everywhere.
+      const bool rescale = __syncthreads_or(weigh(scores) ? 1 : 0) != 0;
+      if (rescale) keep_sums();
       add_values(tile, unit + Shape::kKeyUnits);
     }
     ring_.base += units;
@@ -236,21 +164,46 @@ class TilesBlock {
       if (lane() == 0) arguments_.parts.ends[row] = {keep_[column], weight_sum(column)};
     }
   }
-  // The staged sums as finished attention of a prefill chunk.
+  // The staged sums as finished attention of a prefill chunk. Gates are plain rows; many are on their way at once.
   __device__ __forceinline__ void store_rows() const {
     constexpr int kGroups = kTensorHeadDim / kOperandGroup;
+    constexpr int kTogether = 8;
     const auto* staged = reinterpret_cast<const float*>(shared_);
-    for (int i = warp(); i < tokens_ * heads_a_kv_head_ * kGroups; i += kTilesWarps) {
-      const int column = i / kGroups;
-      const int dim = i % kGroups * kOperandGroup + 2 * lane();
-      const int token = first_token_ + column / heads_a_kv_head_;
-      const int head = kv_head_ * heads_a_kv_head_ + column % heads_a_kv_head_;
-      const int gate = (2 * head + 1) * kTensorHeadDim + dim;
-      const float factor = 1.0F / weight_sum(column);
-      const float2 sums = *reinterpret_cast<const float2*>(staged + column * kStagedRow + dim);
-      store_group(arguments_.out, head * kGroups + i % kGroups, token,
-                  {sums.x * factor * sigmoid(product_value(arguments_.qkv, gate, token)),
-                   sums.y * factor * sigmoid(product_value(arguments_.qkv, gate + 1, token))});
+    const int items = tokens_ * heads_a_kv_head_ * kGroups;
+    const auto place = [&](int item, int& token, int& group) {
+      const int column = item / kGroups;
+      token = first_token_ + column / heads_a_kv_head_;
+      group = (kv_head_ * heads_a_kv_head_ + column % heads_a_kv_head_) * kGroups + item % kGroups;
+    };
+    for (int first = warp(); first < items; first += kTogether * kTilesWarps) {
+      float2 gates[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const int item = first + i * kTilesWarps;
+        if (item >= items) break;
+        int token = 0;
+        int group = 0;
+        place(item, token, group);
+        // Gates follow the queries of their head: 2 head + 1.
+        const int row = (group + group / kGroups * kGroups + kGroups) * kOperandGroup + 2 * lane();
+        gates[i] = *reinterpret_cast<const float2*>(arguments_.qkv.data +
+                                                    static_cast<std::int64_t>(token) * arguments_.qkv.rows + row);
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const int item = first + i * kTilesWarps;
+        if (item >= items) break;
+        int token = 0;
+        int group = 0;
+        place(item, token, group);
+        const int column = item / kGroups;
+        const float factor = 1.0F / weight_sum(column);
+        const float2 sums = *reinterpret_cast<const float2*>(staged + column * kStagedRow +
+                                                             item % kGroups * kOperandGroup + 2 * lane());
+        store_group(arguments_.out, group, token,
+                    {sums.x * factor * sigmoid(gates[i].x * arguments_.qkv.factor),
+                     sums.y * factor * sigmoid(gates[i].y * arguments_.qkv.factor)});
+      }
     }
   }
   // Before another run: the staged sums are read, the ring is free for copies.
@@ -285,9 +238,11 @@ class TilesBlock {
   [[nodiscard]] static __device__ __forceinline__ std::uint32_t lane_bytes() {
     return static_cast<std::uint32_t>(16 * lane());
   }
+  static __device__ __forceinline__ float sum_of_groups(const float* sums, int stride) {
+    return ((sums[0] + sums[stride]) + sums[2 * stride]) + sums[3 * stride];
+  }
   [[nodiscard]] __device__ __forceinline__ float weight_sum(int column) const {
-    const float* sums = largest_ + column;
-    return ((sums[0] + sums[Shape::kColumns]) + sums[2 * Shape::kColumns]) + sums[3 * Shape::kColumns];
+    return sum_of_groups(largest_ + column, Shape::kColumns);
   }
 
   // Scores of the warp's 16 positions, masked, and the largest of each column to shared memory.
@@ -327,57 +282,86 @@ class TilesBlock {
     }
     const int first = begin_ + tile * kTilePositions;
     const bool masked = first + kTilePositions - 1 > first_position();
+    float2 most[Shape::kHalfTiles];
 #pragma unroll
     for (int n = 0; n < Shape::kHalfTiles; ++n) {
-      const int column = 8 * (first_tile() + n) + 2 * p();
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        scores[n][i] = chains[0][n][i] + chains[1][n][i];
-        if (masked && first + 16 * position_group() + 8 * (i / 2) + g() > last_seen_[column + i % 2]) {
-          scores[n][i] = -INFINITY;
+      for (int i = 0; i < 4; ++i) scores[n][i] = chains[0][n][i] + chains[1][n][i];
+      if (masked) {
+        const int column = 8 * (first_tile() + n) + 2 * p();
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if (first + 16 * position_group() + 8 * (i / 2) + g() > last_seen_[column + i % 2]) scores[n][i] = -INFINITY;
         }
       }
-      float2 most{fmaxf(scores[n][0], scores[n][2]), fmaxf(scores[n][1], scores[n][3])};
+      most[n] = {fmaxf(scores[n][0], scores[n][2]), fmaxf(scores[n][1], scores[n][3])};
+    }
+    // Step by step over all column tiles: the shuffles of one step do not wait for each other.
 #pragma unroll
-      for (int step = 4; step < 32; step *= 2) {
-        most.x = fmaxf(most.x, __shfl_xor_sync(~0U, most.x, step));
-        most.y = fmaxf(most.y, __shfl_xor_sync(~0U, most.y, step));
+    for (int step = 4; step < 32; step *= 2) {
+#pragma unroll
+      for (int n = 0; n < Shape::kHalfTiles; ++n) {
+        most[n].x = fmaxf(most[n].x, __shfl_xor_sync(~0U, most[n].x, step));
+        most[n].y = fmaxf(most[n].y, __shfl_xor_sync(~0U, most[n].y, step));
       }
-      if (g() == 0) *reinterpret_cast<float2*>(largest_ + position_group() * Shape::kColumns + column) = most;
+    }
+    if (g() == 0) {
+      float* target = largest_ + position_group() * Shape::kColumns + 8 * first_tile() + 2 * p();
+#pragma unroll
+      for (int n = 0; n < Shape::kHalfTiles; ++n) *reinterpret_cast<float2*>(target + 8 * n) = most[n];
     }
   }
 
-  // Scores become weights, in shared memory as operand B: [column tile][pair of steps][lane][step][2 words].
-  __device__ __forceinline__ void weigh(const float (&scores)[Shape::kHalfTiles][4]) {
-    if (!has_tiles()) return;
+  // True when a largest score of this thread's has changed. Scores become weights, in shared memory as operand B:
+  // [column tile][pair of steps][lane][step][2 words].
+  __device__ __forceinline__ bool weigh(const float (&scores)[Shape::kHalfTiles][4]) {
+    if (!has_tiles()) return false;
+    bool changed = false;
+    const float* source = largest_ + 8 * first_tile() + 2 * p();
+    float2 most[Shape::kHalfTiles][kPositionGroups];
 #pragma unroll
     for (int n = 0; n < Shape::kHalfTiles; ++n) {
-      const int tile = first_tile() + n;
-      const int column = 8 * tile + 2 * p();
-      float2 most = most_[n];
 #pragma unroll
       for (int group = 0; group < kPositionGroups; ++group) {
-        const float2 more = *reinterpret_cast<const float2*>(largest_ + group * Shape::kColumns + column);
-        most = {fmaxf(most.x, more.x), fmaxf(most.y, more.y)};
+        most[n][group] = *reinterpret_cast<const float2*>(source + group * Shape::kColumns + 8 * n);
       }
-      const float2 reference{reference_score(most.x), reference_score(most.y)};
-      const float2 keep{power_of_two(most_[n].x - reference.x), power_of_two(most_[n].y - reference.y)};
-      most_[n] = most;
-      if (position_group() == 0 && g() == 0) *reinterpret_cast<float2*>(keep_ + column) = keep;
-      const float weights[4] = {power_of_two(scores[n][0] - reference.x + kWeightExponent),
-                                power_of_two(scores[n][1] - reference.y + kWeightExponent),
-                                power_of_two(scores[n][2] - reference.x + kWeightExponent),
-                                power_of_two(scores[n][3] - reference.y + kWeightExponent)};
-      weight_sums_[n].x = weight_sums_[n].x * keep.x + (weights[0] + weights[2]);
-      weight_sums_[n].y = weight_sums_[n].y * keep.y + (weights[1] + weights[3]);
-      std::byte* target = shared_ + Shape::kRingBytes + (tile * 2 + position_group() / 2) * kCachePieceBytes +
-                          16 * lane() + 8 * (position_group() % 2);
-      *reinterpret_cast<uint2*>(target) = {transpose_matrix(narrow(weights[0], weights[1])),
-                                           transpose_matrix(narrow(weights[2], weights[3]))};
     }
+    float2 keep[Shape::kHalfTiles];
+    uint2 weights[Shape::kHalfTiles];
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+      const float2 before = most_[n];
+#pragma unroll
+      for (int group = 0; group < kPositionGroups; ++group) {
+        most_[n] = {fmaxf(most_[n].x, most[n][group].x), fmaxf(most_[n].y, most[n][group].y)};
+      }
+      changed = changed || most_[n].x != before.x || most_[n].y != before.y;
+      const float2 reference{reference_score(most_[n].x), reference_score(most_[n].y)};
+      keep[n] = {power_of_two(before.x - reference.x), power_of_two(before.y - reference.y)};
+      const float2 first{power_of_two(scores[n][0] - reference.x + kWeightExponent),
+                         power_of_two(scores[n][1] - reference.y + kWeightExponent)};
+      const float2 second{power_of_two(scores[n][2] - reference.x + kWeightExponent),
+                          power_of_two(scores[n][3] - reference.y + kWeightExponent)};
+      weight_sums_[n].x = weight_sums_[n].x * keep[n].x + (first.x + second.x);
+      weight_sums_[n].y = weight_sums_[n].y * keep[n].y + (first.y + second.y);
+      weights[n] = {transpose_matrix(narrow(first.x, first.y)), transpose_matrix(narrow(second.x, second.y))};
+    }
+    std::byte* target = shared_ + Shape::kRingBytes + (first_tile() * 2 + position_group() / 2) * kCachePieceBytes +
+                        16 * lane() + 8 * (position_group() % 2);
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+      *reinterpret_cast<uint2*>(target + n * 2 * kCachePieceBytes) = weights[n];
+    }
+    if (position_group() == 0 && g() == 0) {
+#pragma unroll
+      for (int n = 0; n < Shape::kHalfTiles; ++n) {
+        *reinterpret_cast<float2*>(keep_ + 8 * (first_tile() + n) + 2 * p()) = keep[n];
+      }
+    }
+    return changed;
   }
 
-  __device__ __forceinline__ void add_values(int tile, int unit) {
+  __device__ __forceinline__ void keep_sums() {
 #pragma unroll
     for (int n = 0; n < Shape::kColumnTiles; ++n) {
       const float2 keep = *reinterpret_cast<const float2*>(keep_ + 8 * n + 2 * p());
@@ -389,6 +373,8 @@ class TilesBlock {
         sums_[j][n][3] *= keep.y;
       }
     }
+  }
+  __device__ __forceinline__ void add_values(int tile, int unit) {
     using Operands = CachedOperands<Shape::kValue>;
     const int valid = end_ - (begin_ + tile * kTilePositions);
 #pragma unroll
@@ -451,76 +437,5 @@ class TilesBlock {
   float2 most_[Shape::kHalfTiles];         // largest score so far of columns 2 p, 2 p + 1
   float2 weight_sums_[Shape::kHalfTiles];  // this lane's share
 };
-
-template <class Shape>
-__global__ void __launch_bounds__(kTilesThreads, Shape::kBlocksAnSm)
-    attention_tiles_kernel(const __grid_constant__ AttentionTilesArguments arguments) {
-#if __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(128) std::byte shared[];
-  ptx::launch_dependents();
-  int block = static_cast<int>(blockIdx.x);
-  if constexpr (Shape::kRound) {
-    if (block < arguments.fill.blocks) {
-      fill_l2(arguments.fill, block);
-      ptx::wait_for_preceding_grid();
-      return;
-    }
-    block -= arguments.fill.blocks;
-  }
-  const int groups = arguments.columns.groups;
-  const int kv_heads = arguments.kv_heads;
-  if constexpr (Shape::kRound) {
-    // The groups of a part are neighbours: the second finds the cache in L2.
-    TilesBlock<Shape> tiles(arguments, shared, block % groups, block / groups % kv_heads);
-    const int part = block / groups / kv_heads;
-    const int frontier = first_position(arguments.positions);
-    tiles.set_frontier(frontier);
-    __syncthreads();
-    int size = part_positions(kv_heads, tiles.first_position());
-    int begin = part * size;
-    int end = min(begin + size, tiles.last_position() + 1);
-    if (begin < end) tiles.begin_run(begin, end, frontier);
-    ptx::wait_for_preceding_grid();
-    bool has_queries = false;
-    // Almost always one run: the group's last token may be the first of a longer part.
-    while (true) {
-      if (begin < end) {
-        if (!has_queries) tiles.load_queries();
-        has_queries = true;
-        tiles.run();
-        tiles.stage();
-        tiles.store_part(part, size);
-        tiles.end_run();
-      }
-      const int last_size = part_positions(kv_heads, tiles.last_position());
-      if (last_size == size) break;
-      size = last_size;
-      begin = part * size;
-      end = min(begin + size, tiles.last_position() + 1);
-      if (begin < end) tiles.begin_run(begin, end, frontier);
-    }
-  } else {
-    // The longest rows first.
-    TilesBlock<Shape> tiles(arguments, shared, groups - 1 - block / kv_heads, block % kv_heads);
-    tiles.set_frontier(arguments.positions.first);
-    __syncthreads();
-    tiles.begin_run(0, tiles.last_position() + 1, arguments.positions.first);
-    ptx::wait_for_preceding_grid();
-    tiles.load_queries();
-    tiles.run();
-    tiles.stage();
-    tiles.store_rows();
-  }
-#else
-  (void)arguments;
-  __trap();  // attention.cpp launches attention_plain on such devices
-#endif
-}
-
-template <class Shape>
-void launch_tiles(const char* name, int blocks, const AttentionTilesArguments& arguments, const CudaLaunch& launch) {
-  launch_kernel(name, attention_tiles_kernel<Shape>,
-                {.blocks = blocks, .threads = kTilesThreads, .shared_bytes = Shape::kSharedBytes}, launch, arguments);
-}
 
 }  // namespace tare::engine

@@ -116,16 +116,18 @@ void probe_rounds(const std::string& path, const Inputs& inputs, CacheFormat for
                    .median_us /
                kLayers;
       };
-      const auto round_us = [&](bool programmatic) {
+      const auto round_us = [&](bool programmatic, std::int64_t bound) {
         return layers_us([&](const CudaKeyValueCache& cache) {
           launch_attention_round(inputs.weights, inputs.rope, cache, qkv, tokens, bound,
                                  control_memory.as<engine::RoundControl>(), workspace.data(), out, {},
                                  {.stream = stream, .programmatic = programmatic});
         });
       };
-      const double us = round_us(true);
-      const double one_by_one_us = round_us(false);
-      const int parts = std::min(engine::most_parts(kShape.kv_heads), (context + 127) / 128);
+      const double us = round_us(true, bound);
+      const double one_by_one_us = round_us(false, bound);
+      const int parts = std::min(engine::most_parts(kShape.kv_heads), (context + 63) / 64);
+      const engine::ColumnPlan columns =
+          engine::plan_columns(kShape.heads / kShape.kv_heads, tokens, parts * kShape.kv_heads);
       const double tiles_us = layers_us([&](const CudaKeyValueCache& cache) {
         engine::AttentionTilesArguments arguments{
             .queries = workspace.data(),
@@ -135,20 +137,48 @@ void probe_rounds(const std::string& path, const Inputs& inputs, CacheFormat for
             .heads = kShape.heads,
             .kv_heads = kShape.kv_heads,
             .positions = {.control = control_memory.as<engine::RoundControl>(), .tokens = tokens},
-            .columns = engine::plan_columns(kShape.heads / kShape.kv_heads, tokens, parts * kShape.kv_heads)};
+            .columns = columns};
         auto* sums = reinterpret_cast<float*>(workspace.data() + kTilesPlace);
         arguments.parts = {sums, reinterpret_cast<float2*>(sums + std::int64_t{parts} * tokens * kColumns)};
         (format == CacheFormat::kFP8 ? engine::launch_attention_tiles_fp8_keys
                                      : engine::launch_attention_tiles_bf16_keys)(
             format, parts, arguments, {.stream = stream, .programmatic = true});
       });
+      const engine::PassPositions positions{.control = control_memory.as<engine::RoundControl>(), .tokens = tokens};
+      const double begin_us = layers_us([&](const CudaKeyValueCache& cache) {
+        engine::launch_attention_begin({.shape = kShape,
+                                        .weights = inputs.weights,
+                                        .rope = inputs.rope,
+                                        .keys = cache.keys(),
+                                        .values = cache.values(),
+                                        .key_format = format,
+                                        .value_format = format,
+                                        .slots = engine::cache_slots(kCapacity),
+                                        .qkv = qkv,
+                                        .positions = positions,
+                                        .query_form = engine::QueryForm::kFP16Columns,
+                                        .columns = columns,
+                                        .queries = workspace.data()},
+                                       {.stream = stream, .programmatic = true});
+      });
+      const double merge_us = layers_us([&](const CudaKeyValueCache&) {
+        auto* sums = reinterpret_cast<float*>(workspace.data() + kTilesPlace);
+        engine::launch_attention_merge(
+            {.shape = kShape,
+             .parts = {sums, reinterpret_cast<float2*>(sums + std::int64_t{parts} * tokens * kColumns)},
+             .positions = positions,
+             .qkv = qkv,
+             .out = out},
+            {.stream = stream, .programmatic = true});
+      });
       const double gigabytes = 1e-9 * static_cast<double>(context) * static_cast<double>(caches[0]->bytes_a_position());
-      char line[256];
+      char line[320];
       std::snprintf(line, sizeof line,
                     R"({"probe":"attention_round","kv":"%s","tokens":%d,"context":%d,"us":%.2f,"one_by_one_us":%.2f,)"
-                    R"("gbps":%.0f,"share":%.3f,"tiles_us":%.2f,"tiles_share":%.3f})",
+                    R"("gbps":%.0f,"share":%.3f,"tiles_us":%.2f,"tiles_share":%.3f,"begin_us":%.2f,"merge_us":%.2f})",
                     to_text(format).c_str(), tokens, context, us, one_by_one_us, 1e6 * gigabytes / us,
-                    1e6 * gigabytes / us / kReadGbps, tiles_us, 1e6 * gigabytes / tiles_us / kReadGbps);
+                    1e6 * gigabytes / us / kReadGbps, tiles_us, 1e6 * gigabytes / tiles_us / kReadGbps, begin_us,
+                    merge_us);
       append_record(path, line);
     }
   }

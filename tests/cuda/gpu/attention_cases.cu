@@ -291,7 +291,8 @@ std::vector<std::byte> AttentionCase::run_round(int frontier, int tokens, const 
   RoundControl control;
   control.frontier = frontier;
   const DeviceBuffer control_memory = on_device(std::vector<RoundControl>{control});
-  const std::int64_t bound = attention_bound(frontier + tokens - 1, cache_->capacity);
+  const std::int64_t bound =
+      options.context_bound > 0 ? options.context_bound : attention_bound(frontier + tokens - 1, cache_->capacity);
   return run(
       tokens, options, attention_workspace_bytes(shape_, bound, tokens),
       [&](const ProductResult& qkv, std::byte* workspace, const Operand& out, const L2Fill& fill,

@@ -31,6 +31,7 @@ class AttentionCase {
     bool programmatic = false;
     bool late_results = false;  // the product's kernel ends long after it let its successor start
     bool fill = false;
+    std::int64_t context_bound = 0;  // of a round; 0: attention_bound's
   };
   // Runs a round (tokens <= 32), or a prefill chunk, and gives the operand's bytes. Canaries are checked.
   std::vector<std::byte> run_round(int frontier, int tokens, const PassOptions& options);

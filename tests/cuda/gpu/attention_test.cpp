@@ -23,6 +23,8 @@ constexpr CudaAttentionShape kHead128{.heads = 8, .kv_heads = 2, .head_dim = 128
 constexpr int kTokenCounts[] = {1, 2, 7, 8, 16, 17, 32};
 constexpr CacheFormat kFormats[] = {CacheFormat::kFP32, CacheFormat::kBF16, CacheFormat::kFP8};
 
+constexpr std::int64_t kLongBound = 5000;
+
 // Of the worst token's row: FP32 arithmetic, or FP16 queries and weights, which keep 11 bits.
 double tolerance(const AttentionCase& a_case) {
   const CudaKeyValueCache& cache = a_case.cache();
@@ -52,7 +54,7 @@ TEST_F(Attention, RoundsOfEveryWidthEqualTheOracle) {
   for (const CacheFormat format : kFormats) {
     AttentionCase a_case(kNarrow27b, format, format, 400);
     for (const int tokens : kTokenCounts) {
-      for (const int frontier : {0, 1, 63, 64, 65, 300}) expect_round(a_case, frontier, tokens);
+      for (const int frontier : {0, 1, 63, 64, 127, 128, 129, 300}) expect_round(a_case, frontier, tokens);
     }
   }
 }
@@ -68,14 +70,15 @@ TEST_F(Attention, KeysAndValuesMayHaveDifferentFormats) {
   }
 }
 
-// 27B: 66 parts, so parts are of 64 positions below 4224 and of 128 above.
+// 27B: at most 33 parts, so parts are of 64 positions below 2112, of 128 below 4224, of 192 above.
 TEST_F(Attention, LongContextsAndPartBorders) {
   for (const CacheFormat format : kFormats) {
     AttentionCase a_case(k27b, format, format, 4400);
-    for (const int frontier : {1000, 4095, 4097, 4223, 4224}) {
+    for (const int frontier : {1000, 2111, 2112, 4097, 4223, 4224}) {
       for (const int tokens : {1, 16}) expect_round(a_case, frontier, tokens);
     }
-    // Tokens on both sides of the change of part length.
+    // Tokens on both sides of a change of part length.
+    expect_round(a_case, 2100, 16);
     expect_round(a_case, 4218, 16);
     expect_round(a_case, 4200, 32);
   }
