@@ -53,17 +53,19 @@ struct ProductResult {
 // How a product is cut and when it lets its successor start; every field is an option of the engine.
 struct ProductSettings {
   int blocks = 132;  // thread blocks, the number of SMs or a multiple
-  // The successor's blocks may start when the preceding kernel has ended (-1), or later, when a block has this many
-  // unit pairs left to ask for.
+  // The successor's blocks may start at once (-1), or when a block has this many unit pairs left to ask for.
   int trigger_pairs = -1;
   // Unit pairs after its first ring that a block pulls into L2 before it waits for the preceding kernel: DRAM's work
   // while that one ends.
   int ahead_pairs = 0;
 };
 
-[[nodiscard]] TilePlan product_plan(const WeightMatrix& matrix, const ProductSettings& settings);
+// The blocks of side rows are taken from settings.blocks: all blocks must run at once, or the last ones wait for the
+// first to end.
+[[nodiscard]] TilePlan product_plan(const WeightMatrix& matrix, const ProductSettings& settings, int side_rows = 0);
 // Floats that the planes of this product need.
-[[nodiscard]] std::int64_t product_plane_floats(const WeightMatrix& matrix, const ProductSettings& settings, int width);
+[[nodiscard]] std::int64_t product_plane_floats(const WeightMatrix& matrix, const ProductSettings& settings, int width,
+                                                int side_rows = 0);
 
 // Launches one kernel and says what it will leave. operand: kBF16Panels for BF16 weights, kFP16Panels for others;
 // planes: product_plane_floats long. Throws Error (environment) when the device is no Hopper or the launch fails.

@@ -56,7 +56,6 @@ __device__ __forceinline__ void side_product(const StreamArguments& arguments, i
   const int first = chunks * warp / kSideWarps;
   const int last = chunks * (warp + 1) / kSideWarps;
   ptx::wait_for_preceding_grid();
-  ptx::launch_dependents();
   float sums[kTokens / 2] = {};
 #pragma unroll 4
   for (int chunk = first; chunk < last; ++chunk) {

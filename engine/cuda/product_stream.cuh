@@ -11,8 +11,7 @@
 //
 // A block asks for its first ring of weights before it waits for the preceding grid; weights are never written while a
 // round runs. Operand blocks come after the wait. Started before the preceding products end, a block thus fills its
-// ring while they compute, and DRAM stays busy across the boundary. It lets its own successor start when
-// `trigger_pairs` are left to ask for: earlier, the successor's copies would only delay its own.
+// ring while they compute, and DRAM stays busy across the boundary.
 //
 // With two warps a scheduler it is latency that costs: the products of both units of a pair are interleaved, so that
 // eight chains of matrix instructions are on their way at N = 16, and the next stage's codes are loaded while the last
@@ -122,13 +121,14 @@ class Stream {
         ptx::bulk_prefetch_l2(units(index), kUnits * kUnitBytes);
       }
     }
+    int place = place_in_row_block(0);
     ptx::wait_for_preceding_grid();
     if (threadIdx.x == 0) {
       for (int index = 0; index < filled; ++index) {
-        ptx::bulk_copy(stage(index) + kUnits * kUnitBytes, operand(place_in_row_block(index)), kUnits * kBlockBytes,
-                       full(index));
+        ptx::bulk_copy(stage(index) + kUnits * kUnitBytes, operand(place), kUnits * kBlockBytes, full(index));
+        if (++place == row_block_stages_) place = 0;
       }
-      if (arguments_.trigger_pairs < 0 || count_ - filled <= arguments_.trigger_pairs * kStagesAPair) {
+      if (arguments_.trigger_pairs >= 0 && count_ - filled <= arguments_.trigger_pairs * kStagesAPair) {
         ptx::launch_dependents();
       }
     }
@@ -335,6 +335,7 @@ __global__ void __maxnreg__(kStreamRegisters) product_kernel(const __grid_consta
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) std::byte shared[];
   const int side_block = static_cast<int>(blockIdx.x) - arguments.plan.grid;
+  if (arguments.trigger_pairs < 0) ptx::launch_dependents();
   if (side_block >= 0) {
     side_product<Format::kBFloat16, kTokens>(arguments, side_block, shared);
     return;

@@ -127,6 +127,14 @@ __device__ __forceinline__ void bulk_prefetch_l2(const void* source, std::uint32
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
 }
 
+// The block's named barriers (1..15): `threads` in all arrive, those that sync wait for the others.
+__device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
+  asm volatile("barrier.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 // Makes this thread's ordinary accesses to shared memory come before later copies of the copy engine into it.
 __device__ __forceinline__ void fence_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -148,6 +156,11 @@ __device__ __forceinline__ uint4 load_shared_16(std::uint32_t shared_source) {
                : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
                : "r"(shared_source));
   return words;
+}
+__device__ __forceinline__ void store_shared_16(std::uint32_t shared_target, float4 value) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared_target), "f"(value.x), "f"(value.y),
+               "f"(value.z), "f"(value.w)
+               : "memory");
 }
 // 8x8 matrices of 16-bit numbers; lane 8 i + r gives the address of row r of matrix i.
 __device__ __forceinline__ void load_two_matrices(std::uint32_t shared_row, std::uint32_t* two) {

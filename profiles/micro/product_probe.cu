@@ -102,8 +102,8 @@ __global__ void fill_operand(Operand operand, const float* x) {
 constexpr int kMixThreads = 320;
 constexpr int kMixBlocks = 128;
 __global__ void __maxnreg__(40) mix_kernel(ProductResult qkvz, Operand out) {
-  ptx::launch_dependents();
   ptx::wait_for_preceding_grid();
+  ptx::launch_dependents();  // not before: the next product's blocks are to find all SMs alike
   const int groups = static_cast<int>(operand_blocks(out.columns));
   const int pairs = out.width / 2;
   const int lane = static_cast<int>(threadIdx.x % 32);
