@@ -103,8 +103,13 @@ Sizes sizes_of(const ModelConfig& config, const EngineOptions& options, std::int
   for (const WeightMatrix& shape : product_shapes(config, options)) {
     const bool head = shape.rows == config.vocab_size;
     const std::int64_t plain = (head ? kMostRoundTokens : rows) * shape.rows;
-    const std::int64_t planes = exact ? 0 : product_plane_floats(shape, settings, kMostRoundTokens);
-    result_floats = std::max({result_floats, plain, planes});
+    result_floats = std::max(result_floats, plain);
+    if (exact) continue;
+    // With side rows the cut is another, and may make one plane more.
+    for (const int side_rows : {0, static_cast<int>(2 * config.linear_value_heads)}) {
+      const std::int64_t planes = product_plane_floats(shape, settings, kMostRoundTokens, side_rows);
+      result_floats = std::max(result_floats, planes);
+    }
   }
   const CudaAttentionShape attention = attention_shape(config);
   const auto bytes = [](std::int64_t elements, std::int64_t size) { return static_cast<std::size_t>(elements * size); };

@@ -1,5 +1,6 @@
 #include "engine/cuda/product.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -60,13 +61,15 @@ void check(const WeightMatrix& matrix, const Operand& operand, const SideRows& s
 
 }  // namespace
 
-TilePlan product_plan(const WeightMatrix& matrix, const ProductSettings& settings) {
+TilePlan product_plan(const WeightMatrix& matrix, const ProductSettings& settings, int side_rows) {
   if (settings.blocks < 1) throw internal_error("a product needs at least one thread block");
-  return cut_tiles(matrix.rows, matrix.columns, settings.blocks);
+  const int side_blocks = (side_rows + kSideRowsABlock - 1) / kSideRowsABlock;
+  return cut_tiles(matrix.rows, matrix.columns, std::max(1, settings.blocks - side_blocks));
 }
 
-std::int64_t product_plane_floats(const WeightMatrix& matrix, const ProductSettings& settings, int width) {
-  const TilePlan plan = product_plan(matrix, settings);
+std::int64_t product_plane_floats(const WeightMatrix& matrix, const ProductSettings& settings, int width,
+                                  int side_rows) {
+  const TilePlan plan = product_plan(matrix, settings, side_rows);
   return plane_floats(plan, width) * plan.most_planes();
 }
 
@@ -75,7 +78,7 @@ ProductResult launch_product(const WeightMatrix& matrix, const Operand& operand,
   check(matrix, operand, side, planes);
   require_hopper();
   const float operand_factor = std::ldexp(1.0F, -operand.exponent);
-  const TilePlan plan = product_plan(matrix, settings);
+  const TilePlan plan = product_plan(matrix, settings, side.rows);
   const StreamProduct product{.arguments = {.weights = matrix.tiles,
                                             .operand = operand.data,
                                             .planes = planes,

@@ -61,8 +61,8 @@ Result multiply(const test::TestWeights& weights, const test::TestSideRows& side
   operand_kernel<<<static_cast<unsigned>(operand_blocks(weights.columns())), static_cast<unsigned>(32 * width)>>>(
       x_memory.as<float>(), tokens, operand);
   const ProductSettings settings{.blocks = blocks};
-  test::PoisonedBuffer planes(static_cast<std::size_t>(product_plane_floats(weights.matrix(), settings, width)) *
-                              sizeof(float));
+  test::PoisonedBuffer planes(
+      static_cast<std::size_t>(product_plane_floats(weights.matrix(), settings, width, side.rows)) * sizeof(float));
   test::PoisonedBuffer side_out(static_cast<std::size_t>(side.rows * width) * sizeof(float));
   const ProductResult result =
       launch_product(weights.matrix(), operand, side.view(side_out.as<float>()), planes.as<float>(), settings, {});

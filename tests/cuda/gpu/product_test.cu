@@ -70,7 +70,9 @@ struct Product {
 Product multiply(const TestWeights& weights, const Operand& operand, int tokens, const ProductSettings& settings = {},
                  const TestSideRows* side = nullptr, bool programmatic = false) {
   const WeightMatrix matrix = weights.matrix();
-  const auto plane_bytes = static_cast<std::size_t>(product_plane_floats(matrix, settings, operand.width)) * 4;
+  const int side_count = side == nullptr ? 0 : side->rows;
+  const auto plane_bytes =
+      static_cast<std::size_t>(product_plane_floats(matrix, settings, operand.width, side_count)) * 4;
   PoisonedBuffer planes(plane_bytes);
   PoisonedBuffer y(static_cast<std::size_t>(tokens * weights.rows()) * 4);
   PoisonedBuffer side_out(side == nullptr ? 16 : static_cast<std::size_t>(side->rows * operand.width) * 4);
