@@ -20,12 +20,14 @@ DecodeRounds::DecodeRounds(engine::Backend& backend, std::int64_t context, std::
   restart();
 }
 
-void DecodeRounds::restart() {
+double DecodeRounds::restart() {
   tokens_ = Philox(seed_);
   std::vector<std::int32_t> prompt(static_cast<std::size_t>(context_));
   draw(prompt);
   backend_->reset();
+  const Clock::time_point start = Clock::now();
   (void)backend_->prefill(prompt);
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 double DecodeRounds::run_one() {

@@ -23,7 +23,8 @@ class DecodeRounds {
   // Verifies `width` tokens, for their greedy tokens only, and commits them. Returns the seconds. Starts again from the
   // first context, outside of the time, when the caches cannot hold another round.
   double run_one();
-  void restart();
+  // Resets the backend and feeds the first context again. Returns the seconds of that prefill.
+  double restart();
 
  private:
   engine::Backend* backend_;

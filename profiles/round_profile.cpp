@@ -56,6 +56,8 @@ RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings
   check(backend, settings);
   DecodeRounds rounds(backend, settings.context, settings.width, settings.seed);
   RoundProfile profile;
+  constexpr double kUsPerSecond = 1e6;
+  profile.prefill_us = rounds.restart() * kUsPerSecond;
   (void)run(rounds, kWarmRounds);
   profile.timed_us = run(rounds, settings.rounds);
 

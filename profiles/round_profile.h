@@ -35,6 +35,7 @@ struct KernelRow {
 };
 
 struct RoundProfile {
+  double prefill_us = 0;            // of the first context, by the host's clock, the second time it was fed
   std::int64_t first_context = 0;   // tokens in the caches at the first profiled round
   std::vector<double> timed_us;     // verify and commit by the host's clock, without the collector
   std::vector<double> profiled_us;  // under it

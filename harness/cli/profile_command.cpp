@@ -43,6 +43,8 @@ Json to_json(const profiles::RoundProfile& profile, const profiles::RoundProfile
                     {"share_of_span", row.us / profile.span_us}});
   return {{"width", settings.width},
           {"rounds", settings.rounds},
+          {"prompt_tokens", settings.context},
+          {"prefill_us", profile.prefill_us},
           {"first_context", profile.first_context},
           {"round_us", stats::quantile(profile.timed_us, kHalf)},
           {"profiled_round_us", stats::quantile(profile.profiled_us, kHalf)},
@@ -78,6 +80,7 @@ void print(const profiles::RoundProfile& profile, const profiles::RoundProfileSe
       "round {:.1f} us (median of {}, {} tokens wide, {} in the caches), {:.1f} us under the collector ({:+.1f} %)\n",
       round_us, settings.rounds, settings.width, profile.first_context, profiled_us,
       (profiled_us / round_us - 1) * kPercent);
+  fmt::print("prefill of {} tokens {:.2f} ms\n", settings.context, profile.prefill_us / 1e3);
   if (!profile.unmatched.empty()) fmt::print("kernels carry no bytes: {}\n", profile.unmatched);
 }
 
