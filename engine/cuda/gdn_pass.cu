@@ -33,6 +33,11 @@ constexpr int kFillPiece = 8192;  // bytes that one prefetch asks for
 constexpr int kStoreThreads = 256;
 constexpr int kThreadsASlice[] = {0, 512, 256};  // by slices a head: one thread a channel of q, k, v, z
 
+constexpr int kLeastSharedBytes = 99 * 1024;  // that every device from sm_80 to sm_120 gives a block
+// So much that a Hopper SM takes one thread block of a pass, and a product's block beside it: left alone, blocks of a
+// pass meet on one SM while others idle.
+constexpr int kTwoSliceSharedBytes = 114 * 1024;
+
 enum class Role { kQuery, kKey, kValue, kGate };
 
 template <int kSlices, GdnForm kForm>
@@ -40,24 +45,28 @@ struct Kernel {
   static constexpr int kColumns = kGdnHead / kSlices;
   static constexpr int kThreads = kThreadsASlice[kSlices];
   static constexpr int kWarps = kThreads / kLanes;
-  static constexpr int kGateWarps = kColumns / kLanes;  // the last ones: their threads look after z
-  static constexpr int kMixWarps = kWarps - kGateWarps;
+  static constexpr int kMixThreads = kThreads - kColumns;  // of q, k and v; the others, the last ones, look after z
+  static constexpr int kMixWarps = kMixThreads / kLanes;
   static constexpr bool kRecurrent = kForm == GdnForm::kRecurrent;
   // Planes of a product that are asked for together.
-  static constexpr int kPlanes = kSlices == 2 ? 4 : 1;
+  static constexpr int kPlanes = kSlices == 2 ? 6 : 1;
   using Tile = StateTile<kForm, kColumns>;
   using Tokens = std::conditional_t<kRecurrent, PassShared<kColumns>, ChunkShared<kColumns>>;
-  // Projections on their way in: of planes [plane][pair][thread], of rows [token][thread]. The chunk's parts come after
-  // the place of rows, so that the next tokens' rows can be under way; one slice a head has no room for that.
-  static constexpr int kPlaneBytes = kPlanes * kBlockTokens * kThreads * 4;
-  static constexpr int kRowBytes = kBlockTokens * kThreads * 4;
-  static constexpr int kPartsOffset = kSlices == 2 ? kRowBytes : 0;
-  static constexpr bool kFetchAhead = kRecurrent || kPartsOffset == kRowBytes;
-  static constexpr int kScratchBytes =
-      kRecurrent ? kPlaneBytes : std::max(kPlaneBytes, kPartsOffset + static_cast<int>(sizeof(ChunkParts<kColumns>)));
+  // Projections on their way in, of planes [plane][pair of tokens][thread], of rows [token][thread]. First the planes
+  // of q, k and v; when these are used up, z lies where they began, the chunk's parts behind it, and behind those the
+  // next tokens' rows of q, k and v (one slice a head has no room for that: rows come in place of the parts).
+  static constexpr int kGateBytes = kPlanes * kBlockTokens * kColumns * 4;
+  static constexpr int kPartsOffset = kGateBytes;
+  static constexpr int kPartsBytes = kRecurrent ? 0 : static_cast<int>(sizeof(ChunkParts<kColumns>));
+  static constexpr bool kFetchAhead = kRecurrent || kSlices == 2;
+  static constexpr int kRowsOffset = kPartsOffset + (kFetchAhead ? kPartsBytes : 0);
+  static constexpr int kScratchBytes = std::max({kPlanes * kBlockTokens * kMixThreads * 4, kPartsOffset + kPartsBytes,
+                                                 kRowsOffset + kBlockTokens* kMixThreads * 4});
   struct Shared : Tokens {
+    int gate_planes[kColumns];  // of z's rows
     alignas(16) std::byte scratch[kScratchBytes];
   };
+  static_assert(sizeof(Shared) <= (kSlices == 2 ? kTwoSliceSharedBytes : kLeastSharedBytes));
 };
 
 __device__ __forceinline__ float silu(float x) {
@@ -174,39 +183,57 @@ __device__ __forceinline__ Past read_past(const GdnPass& pass, int head, const C
   return past;
 }
 
-// Asks for this thread's row of a product for `count` tokens from `first` on: without registers, so that all planes and
-// tokens are under way together.
+// Where this thread's row of the product lies and where it goes, found before the product is there.
+struct Incoming {
+  const float* source;        // of token 0
+  std::int64_t plane_stride;  // 0: plain rows
+  std::int64_t token_stride;  // of planes: of two tokens
+  int planes;                 // asked for together
+  int threads;                // whose rows lie beside each other
+  std::byte* target;
+};
 template <class Kernel>
-__device__ __forceinline__ void ask_for_tokens(const ProductResult& result, const Channel& channel, int first,
-                                               int count, std::byte* scratch) {
-  if (!channel.real) return;
+__device__ __forceinline__ Incoming incoming_of(const ProductResult& result, const Channel& channel,
+                                                std::byte* scratch) {
   const auto thread = static_cast<int>(threadIdx.x);
+  const bool of_gate = channel.role == Role::kGate;
+  const int threads = of_gate ? Kernel::kColumns : Kernel::kMixThreads;
+  const int place = of_gate ? thread - Kernel::kMixThreads : thread;
   if (result.planes) {
-    const std::int64_t stride = plane_floats(result.plan, result.width);
-    const std::int64_t pair_stride = plane_place(result.width, 0, 2);
-    const float* source = result.data + plane_place(result.width, channel.row, first);
-    std::uint32_t target = ptx::shared_address(scratch) + static_cast<std::uint32_t>(thread) * 8;
-    const int planes = min(channel.planes, Kernel::kPlanes);
+    return {result.data + plane_place(result.width, channel.row, 0),
+            plane_floats(result.plan, result.width),
+            plane_place(result.width, 0, 2),
+            min(channel.planes, Kernel::kPlanes),
+            threads,
+            scratch + 8 * place};
+  }
+  return {
+      result.data + channel.row, 0, result.rows, 1, threads, scratch + (of_gate ? 0 : Kernel::kRowsOffset) + 4 * place};
+}
+// Asks for `count` tokens from `first` on: without registers, so that all planes and tokens are under way together.
+__device__ __forceinline__ void ask_for_tokens(const Incoming& incoming, int first, int count) {
+  std::uint32_t target = ptx::shared_address(incoming.target);
+  if (incoming.plane_stride != 0) {
     const int pairs = (count + 1) / 2;
 #pragma unroll 1
-    for (int plane = 0; plane < planes; ++plane) {
-#pragma unroll 4
+    for (int plane = 0; plane < incoming.planes; ++plane) {
+      const float* source = incoming.source + plane * incoming.plane_stride + first / 2 * incoming.token_stride;
+      std::uint32_t pair_target = target;
+#pragma unroll 2
       for (int pair = 0; pair < pairs; ++pair) {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(target + pair * Kernel::kThreads * 8),
-                     "l"(source + pair * pair_stride)
-                     : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(pair_target), "l"(source) : "memory");
+        source += incoming.token_stride;
+        pair_target += 8 * incoming.threads;
       }
-      source += stride;
-      target += kPairs * Kernel::kThreads * 8;
+      target += 8 * incoming.threads * kPairs;
     }
   } else {
-    const float* source = result.data + static_cast<std::int64_t>(first) * result.rows + channel.row;
-    const std::uint32_t target = ptx::shared_address(scratch) + static_cast<std::uint32_t>(thread) * 4;
-#pragma unroll 4
+    const float* source = incoming.source + first * incoming.token_stride;
+#pragma unroll 2
     for (int token = 0; token < count; ++token) {
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(target + token * Kernel::kThreads * 4),
-                   "l"(source + static_cast<std::int64_t>(token) * result.rows)
-                   : "memory");
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(target), "l"(source) : "memory");
+      source += incoming.token_stride;
+      target += 4 * incoming.threads;
     }
   }
 }
@@ -215,30 +242,45 @@ __device__ __forceinline__ void wait_for_tokens() {
 }
 // Tokens 2 pair and 2 pair + 1 of what was asked for.
 template <class Kernel>
-__device__ __forceinline__ float2 arrived_pair(const ProductResult& result, const Channel& channel, int first, int pair,
-                                               const std::byte* scratch) {
-  const auto thread = static_cast<int>(threadIdx.x);
-  if (!result.planes) {
-    const auto* rows = reinterpret_cast<const float*>(scratch) + thread;
-    return {rows[2 * pair * Kernel::kThreads] * result.factor, rows[(2 * pair + 1) * Kernel::kThreads] * result.factor};
+__device__ __forceinline__ float2 arrived_pair(const Incoming& incoming, float factor, int planes, int first,
+                                               int pair) {
+  if (incoming.plane_stride == 0) {
+    const auto* rows = reinterpret_cast<const float*>(incoming.target);
+    return {rows[2 * pair * incoming.threads] * factor, rows[(2 * pair + 1) * incoming.threads] * factor};
   }
-  const auto* planes = reinterpret_cast<const float2*>(scratch) + pair * Kernel::kThreads + thread;
-  float2 sum = planes[0];
+  const auto* arrived = reinterpret_cast<const float2*>(incoming.target) + pair * incoming.threads;
+  float2 sum = arrived[0];
 #pragma unroll
   for (int plane = 1; plane < Kernel::kPlanes; ++plane) {
-    if (plane >= channel.planes) break;
-    const float2 more = planes[plane * kPairs * Kernel::kThreads];
+    if (plane >= planes) break;
+    const float2 more = arrived[plane * kPairs * incoming.threads];
     sum.x += more.x;
     sum.y += more.y;
   }
 #pragma unroll 1
-  for (int plane = Kernel::kPlanes; plane < channel.planes; ++plane) {
-    const float2 more = *reinterpret_cast<const float2*>(result.data + plane * plane_floats(result.plan, result.width) +
-                                                         plane_place(result.width, channel.row, first + 2 * pair));
+  for (int plane = Kernel::kPlanes; plane < planes; ++plane) {
+    const float2 more = *reinterpret_cast<const float2*>(incoming.source + plane * incoming.plane_stride +
+                                                         (first / 2 + pair) * incoming.token_stride);
     sum.x += more.x;
     sum.y += more.y;
   }
-  return {sum.x * result.factor, sum.y * result.factor};
+  return {sum.x * factor, sum.y * factor};
+}
+// z of one column of this block's slice, whose row of the product is `row`.
+template <class Kernel>
+__device__ __forceinline__ float arrived_gate(const ProductResult& result, const typename Kernel::Shared& shared,
+                                              int row, int first, int token, int column) {
+  const auto* arrived = reinterpret_cast<const float*>(shared.scratch);
+  if (!result.planes) return arrived[token * Kernel::kColumns + column] * result.factor;
+  const int planes = shared.gate_planes[column];
+  float sum = 0.0F;
+#pragma unroll 1
+  for (int plane = 0; plane < planes; ++plane) {
+    sum += plane < Kernel::kPlanes ? arrived[((plane * kPairs + token / 2) * Kernel::kColumns + column) * 2 + token % 2]
+                                   : result.data[plane * plane_floats(result.plan, result.width) +
+                                                 plane_place(result.width, row, first + token)];
+  }
+  return sum * result.factor;
 }
 
 struct GateInputs {
@@ -364,11 +406,10 @@ __device__ __forceinline__ void prepare_gates(const GdnPass& pass, typename Kern
   }
 }
 
-// Sums over the taps of this thread's channel, before SiLU; rows from `count` up to `rows` become zero. z is a channel
-// whose only tap is its own token.
+// Sums over the taps of this thread's channel, before SiLU; rows from `count` up to `rows` become zero.
 template <class Kernel>
-__device__ __forceinline__ void convolve(const GdnPass& pass, const Channel& channel, float4 taps, Past& past,
-                                         int first, int count, int rows, const std::byte* scratch, float* target,
+__device__ __forceinline__ void convolve(const GdnPass& pass, const Channel& channel, const Incoming& incoming,
+                                         float4 taps, Past& past, int first, int count, int rows, float* target,
                                          int stride, float* recorded) {
   const std::int64_t channels = static_cast<std::int64_t>(2 * pass.shape.key_heads + pass.shape.value_heads) * kGdnHead;
   const bool narrow = pass.memory.narrow_columns;
@@ -376,7 +417,7 @@ __device__ __forceinline__ void convolve(const GdnPass& pass, const Channel& cha
   for (int pair = 0; pair < (rows + 1) / 2; ++pair) {
     float x[2] = {0.0F, 0.0F};
     if (channel.real && 2 * pair < count) {
-      const float2 both = arrived_pair<Kernel>(pass.qkvz, channel, first, pair, scratch);
+      const float2 both = arrived_pair<Kernel>(incoming, pass.qkvz.factor, channel.planes, first, pair);
       x[0] = both.x;
       x[1] = both.y;
     }
@@ -474,8 +515,10 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
 
   const Channel channel = own_channel<kSlices>(shape, pass.qkvz, head, key_head, slice);
   Past past = read_past(pass, head, channel, pending, half);
-  float4 taps{0.0F, 0.0F, 0.0F, channel.role == Role::kGate ? 1.0F : 0.0F};
-  if (channel.role != Role::kGate && channel.real) {
+  float4 taps{0.0F, 0.0F, 0.0F, 0.0F};
+  const bool of_gate = channel.role == Role::kGate;
+  if (of_gate) shared.gate_planes[thread - K::kMixThreads] = channel.planes;
+  if (!of_gate && channel.real) {
     taps =
         *reinterpret_cast<const float4*>(pass.weights.convolution + static_cast<std::int64_t>(channel.row) * kGdnTaps);
   }
@@ -490,11 +533,9 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
   }
   __syncthreads();  // the scale is there
   fold<K>(pass, shared, state, slice_place, head, key_head, slice, pending, 1 - half);
-  if (pending > 0 && channel.role != Role::kGate) write_past(memory, head, channel, past);
+  if (pending > 0 && !of_gate) write_past(memory, head, channel, past);
+  float scale = shared.scale;
   if constexpr (kSlices == 2) cluster_arrive();  // the peer may write here from now on
-
-  ptx::wait_for_preceding_grid();
-  if constexpr (kSlices == 2) cluster_wait();
 
   const bool panels = pass.out.layout == OperandLayout::kFP16Panels || pass.out.layout == OperandLayout::kBF16Panels;
   const bool whole_groups = shape.dv == kGdnHead;
@@ -503,24 +544,17 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
                                   : pass.out;
   const int padded_tokens = panels ? pass.out.width : pass.tokens;
   const float query_scale = 1.0F / sqrtf(static_cast<float>(shape.dk));
-  float* target;
-  int target_stride = kRowStride;
-  switch (channel.role) {
-    case Role::kQuery:
-      target = &shared.queries[0][channel.place];
-      break;
-    case Role::kKey:
-      target = &shared.keys[0][channel.place];
-      break;
-    default:
-      target =
-          (channel.role == Role::kValue ? &shared.values[0][0] : &shared.gate[0][0]) + channel.place - slice * kColumns;
-      target_stride = kColumns;
-  }
-  const bool of_gate = channel.role == Role::kGate;
-  float scale = shared.scale;
+  float* target = channel.role == Role::kQuery ? &shared.queries[0][channel.place]
+                  : channel.role == Role::kKey ? &shared.keys[0][channel.place]
+                                               : &shared.values[0][channel.place - slice * kColumns];
+  const int target_stride = channel.role == Role::kValue ? kColumns : kRowStride;
   std::byte* const scratch = shared.scratch;
-  ask_for_tokens<K>(pass.qkvz, channel, 0, min(pass.tokens, kBlockTokens), scratch);
+  const Incoming incoming = incoming_of<K>(pass.qkvz, channel, scratch);
+  ptx::wait_for_preceding_grid();
+  if constexpr (kSlices == 2) cluster_wait();
+
+  const bool asks = channel.real && !of_gate;
+  if (asks) ask_for_tokens(incoming, 0, min(pass.tokens, kBlockTokens));
 
 #pragma unroll 1
   for (int first = 0; first < pass.tokens; first += kBlockTokens) {
@@ -529,31 +563,31 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
     const int rows = K::kRecurrent ? count : count <= kBlockTokens / 2 ? kBlockTokens / 2 : kBlockTokens;
     const std::int64_t record = static_cast<std::int64_t>(half) * kMostRoundTokens + first;
     // z is needed last: its warps prepare the gates first.
-#pragma unroll 1
-    for (int phase = 0; phase < 2; ++phase) {
-      if (of_gate == (phase == 1)) {
-        wait_for_tokens();
-        convolve<K>(pass, channel, taps, past, first, count, rows, scratch, target, target_stride,
-                    pass.absorb || !channel.records
-                        ? nullptr
-                        : memory.projections + projection_place(shape, half, first, channel));
-      } else if (of_gate) {
-        prepare_gates<K>(pass, shared, read_gates(pass, head, first), decay_rate, dt_bias, scale, count,
-                         pass.absorb || slice != 0 ? nullptr : memory.decays + record * shape.value_heads + head);
-      } else {
-        activate<K, kSlices>(
-            shared, slice, rows, count, query_scale,
-            pass.absorb || head % ratio != 0 ? nullptr : memory.keys + (record * shape.key_heads + key_head) * kGdnHead,
-            static_cast<std::int64_t>(shape.key_heads) * kGdnHead);
-      }
-      if (phase == 0) __syncthreads();
+    if (of_gate) {
+      prepare_gates<K>(pass, shared, read_gates(pass, head, first), decay_rate, dt_bias, scale, count,
+                       pass.absorb || slice != 0 ? nullptr : memory.decays + record * shape.value_heads + head);
+    } else {
+      wait_for_tokens();
+      convolve<K>(pass, channel, incoming, taps, past, first, count, rows, target, target_stride,
+                  pass.absorb || !channel.records ? nullptr
+                                                  : memory.projections + projection_place(shape, half, first, channel));
+    }
+    __syncthreads();
+    if (of_gate) {
+      if (channel.real) ask_for_tokens(incoming, first, count);
+    } else {
+      activate<K, kSlices>(
+          shared, slice, rows, count, query_scale,
+          pass.absorb || head % ratio != 0 ? nullptr : memory.keys + (record * shape.key_heads + key_head) * kGdnHead,
+          static_cast<std::int64_t>(shape.key_heads) * kGdnHead);
     }
     scale = shared.scale;
     const int next = first + kBlockTokens;
     // The next rows of a prefill travel while these are worked on.
     const bool fetch_ahead = K::kFetchAhead && !pass.qkvz.planes;
-    if (fetch_ahead && next < pass.tokens) {
-      ask_for_tokens<K>(pass.qkvz, channel, next, min(pass.tokens - next, kBlockTokens), scratch);
+    const bool more = asks && next < pass.tokens;
+    if (fetch_ahead && more) {
+      ask_for_tokens(incoming, next, min(pass.tokens - next, kBlockTokens));
     }
     if constexpr (kSlices == 2) {
       cluster_arrive();
@@ -575,6 +609,7 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
       run_chunk<kColumns, K::kThreads>(state, shared,
                                        *reinterpret_cast<ChunkParts<kColumns>*>(scratch + K::kPartsOffset), count);
     }
+    if (of_gate) wait_for_tokens();
     __syncthreads();
 
     // Gated norm: a warp has a token, here and below the same.
@@ -625,9 +660,14 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
         float2 pair{0.0F, 0.0F};
         if (real) {
           const float2 output = *reinterpret_cast<const float2*>(&shared.outputs[token][column]);
-          const float2 gate = *reinterpret_cast<const float2*>(&shared.gate[token][column]);
-          pair.x = output.x * factor * norm[group].x * silu(gate.x);
-          pair.y = output.y * factor * norm[group].y * silu(gate.y);
+          const int of_head = slice * kColumns + column;
+          const int row = shape.channels() + head * shape.dv + of_head;
+          if (of_head < shape.dv) {  // dv is even
+            pair.x =
+                output.x * factor * norm[group].x * silu(arrived_gate<K>(pass.qkvz, shared, row, first, token, column));
+            pair.y = output.y * factor * norm[group].y *
+                     silu(arrived_gate<K>(pass.qkvz, shared, row + 1, first, token, column + 1));
+          }
         }
         if (whole_groups) {
           store_group(pass.out, (head * kGdnHead + slice * kColumns) / kOperandGroup + group, first + token, pair);
@@ -640,14 +680,14 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
       }
     }
     __syncthreads();
-    if (!fetch_ahead && next < pass.tokens) {
-      ask_for_tokens<K>(pass.qkvz, channel, next, min(pass.tokens - next, kBlockTokens), scratch);
+    if (!fetch_ahead && more) {
+      ask_for_tokens(incoming, next, min(pass.tokens - next, kBlockTokens));
     }
   }
 
   if (pass.absorb) {
     write_state<K>(memory, shared, state, slice_place, head, slice);
-    if (channel.role != Role::kGate) write_past(memory, head, channel, past);
+    if (!of_gate) write_past(memory, head, channel, past);
   }
 }
 
@@ -675,10 +715,11 @@ void launch_kernel_of(const char* name, const GdnPass& pass, const CudaLaunch& l
   const int fill_blocks = pass.fill.bytes > 0 ? (pass.fill.blocks + kSlices - 1) / kSlices * kSlices : 0;
   GdnPass rounded = pass;
   rounded.fill.blocks = fill_blocks;
-  const LaunchShape shape{.blocks = pass.shape.value_heads * kSlices + fill_blocks,
-                          .threads = K::kThreads,
-                          .shared_bytes = static_cast<int>(sizeof(typename K::Shared)),
-                          .cluster = kSlices};
+  const LaunchShape shape{
+      .blocks = pass.shape.value_heads * kSlices + fill_blocks,
+      .threads = K::kThreads,
+      .shared_bytes = kSlices == 2 ? kTwoSliceSharedBytes : static_cast<int>(sizeof(typename K::Shared)),
+      .cluster = kSlices};
   launch_kernel(name, gdn_kernel<kSlices, kForm>, shape, launch, rounded);
 }
 
@@ -688,9 +729,12 @@ void launch_kernel_of(const char* name, const GdnPass& pass, const CudaLaunch& l
 int gdn_slices_of_device() {
   int device = 0;
   int clusters = 0;
+  int shared_bytes = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   check_cuda(cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, device), "cudaDeviceGetAttribute");
-  return clusters != 0 ? 2 : 1;
+  check_cuda(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "cudaDeviceGetAttribute");
+  return clusters != 0 && shared_bytes >= gdn::kTwoSliceSharedBytes ? 2 : 1;
 }
 
 void launch_gdn_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch) {

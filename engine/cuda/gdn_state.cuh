@@ -37,7 +37,6 @@ struct alignas(16) PassShared {
   float queries[kBlockTokens][kRowStride];
   float values[kBlockTokens][kColumns];   // v, then u / scale
   float outputs[kBlockTokens][kColumns];  // o
-  float gate[kBlockTokens][kColumns];     // z
   TokenStep steps[kBlockTokens];
   float square_sums[kGdnScaleCopies][kBlockTokens];  // of o, by slice
   float scale;                                       // S = scale S'

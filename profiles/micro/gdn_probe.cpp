@@ -1,5 +1,5 @@
 // Time of the GDN kernels at the 27B shape: 48 layers after each other as one graph, each with its own state (150 MB in
-// all, so that it comes from memory), products as planes of a 132-block cut. JSON lines on standard output.
+// all, so that it comes from memory), products as planes of a 264-block cut. JSON lines on standard output.
 //
 //   gdn_probe [--only-rounds]
 #include <cuda_runtime_api.h>
@@ -27,7 +27,7 @@ constexpr int kHidden = 5120;
 constexpr CudaGdnShape kShape{.key_heads = 16, .value_heads = 48, .dk = 128, .dv = 128, .taps = 4, .eps = 1e-6F};
 constexpr int kRows = kShape.channels() + kShape.value_heads * kShape.dv;
 constexpr int kColumns = kShape.value_heads * kShape.dv;
-constexpr int kBlocks = 132;
+constexpr int kBlocks = 264;
 constexpr int kPrefillTokens = 2048;
 
 DeviceBuffer random_floats(std::size_t count, float size, std::uint64_t stream) {
