@@ -55,6 +55,15 @@ __device__ __forceinline__ void side_product(const StreamArguments& arguments, i
       2 * static_cast<int>(unit_pairs_a_row_block(arguments.columns)) * (kUnitColumns / kSideChunkColumns);
   const int first = chunks * warp / kSideWarps;
   const int last = chunks * (warp + 1) / kSideWarps;
+  // The rows come to L2 while the preceding grid ends: from memory, five dependent batches of loads would outlast the
+  // product beside.
+  if (threadIdx.x < kSideRowsABlock && arguments.columns % 8 == 0) {
+    const int row = first_row + static_cast<int>(threadIdx.x);
+    if (row < arguments.side_rows) {
+      ptx::bulk_prefetch_l2(arguments.side_weights + static_cast<std::int64_t>(row) * arguments.columns,
+                            static_cast<std::uint32_t>(2 * arguments.columns));
+    }
+  }
   ptx::wait_for_preceding_grid();
   float sums[kTokens / 2] = {};
 #pragma unroll 4

@@ -1,7 +1,7 @@
 // Time of the small kernels of a round at the 27B shape: alone, back to back in one graph, and behind the products
 // whose planes they read. JSON lines on standard output.
 //
-//   small_probe
+//   small_probe [BLOCKS [TRIGGER]]     thread blocks of a product, and ProductSettings::trigger_pairs
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ constexpr int kHidden = 5120;
 constexpr int kInner = 17408;
 constexpr int kLaunches = 64;
 constexpr int kMatrices = 8;  // of each shape: 760 MB of gate and up, far beyond L2
-constexpr ProductSettings kSettings{};
+ProductSettings kSettings{};
 
 DeviceBuffer random_bytes(std::size_t bytes, std::uint64_t stream, bool floats) {
   Philox random(7, stream);
@@ -161,7 +161,9 @@ void run(int tokens) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1) kSettings.blocks = std::stoi(argv[1]);
+  if (argc > 2) kSettings.trigger_pairs = std::stoi(argv[2]);
   try {
     for (const int tokens : {1, 16}) run(tokens);
   } catch (const Error& error) {
