@@ -60,10 +60,11 @@ void launch_stages(const StreamProduct& product, const CudaLaunch& launch) {
   launch_stream<Q4Format, 16, kStages>(product, launch, "variant n16");
 }
 constexpr Variant kEngine{"engine", launch_q4_product, 132};
+constexpr Variant kTwoRunning{"two running blocks an SM", launch_q4_product, 264};
 constexpr Variant kVariants[] = {
     {"four stages", launch_stages<4>, 132},
     {"nine stages, one block an SM", launch_stages<9>, 132},
-    {"two running blocks an SM", launch_q4_product, 264},
+    kTwoRunning,
 };
 
 __global__ void fill_tiles(uint4* units, std::size_t words) {
@@ -102,8 +103,8 @@ __global__ void fill_operand(Operand operand, const float* x) {
 constexpr int kMixThreads = 320;
 constexpr int kMixBlocks = 128;
 __global__ void __maxnreg__(40) mix_kernel(ProductResult qkvz, Operand out) {
+  ptx::launch_dependents();
   ptx::wait_for_preceding_grid();
-  ptx::launch_dependents();  // not before: the next product's blocks are to find all SMs alike
   const int groups = static_cast<int>(operand_blocks(out.columns));
   const int pairs = out.width / 2;
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -329,7 +330,9 @@ void chains(const Bench& bench) {
           time_layers(bench, {.variant = &variant, .width = width, .trigger = trigger, .round = round});
         }
       }
-      time_layers(bench, {.width = width, .programmatic = false, .round = round});
+      for (const Variant& variant : {kEngine, kTwoRunning}) {
+        time_layers(bench, {.variant = &variant, .width = width, .programmatic = false, .round = round});
+      }
       if (round) {
         time_between(bench, {.width = width, .round = true});
         time_between(bench, {.width = width, .programmatic = false, .round = true});
@@ -339,14 +342,15 @@ void chains(const Bench& bench) {
 }
 
 void shapes(const Bench& bench) {
-  for (const int width : {16, 8, 32}) {
+  for (const int width : {8, 16, 32}) {
     prepare(bench, width);
     for (const Shape& shape : kModelShapes) {
       const std::string name = std::to_string(shape.rows) + "x" + std::to_string(shape.columns);
-      for (const int trigger : {-1, 4}) {
-        time_shape(bench, {.width = width, .trigger = trigger}, shape, kChainLaunches, true, name.c_str());
+      for (const Variant& variant : {kEngine, kTwoRunning}) {
+        time_shape(bench, {.variant = &variant, .width = width}, shape, kChainLaunches, true, name.c_str());
+        time_shape(bench, {.variant = &variant, .width = width, .programmatic = false}, shape, kChainLaunches, true,
+                   name.c_str());
       }
-      time_shape(bench, {.width = width, .programmatic = false}, shape, kChainLaunches, true, name.c_str());
     }
   }
 }
