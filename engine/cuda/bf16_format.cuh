@@ -13,7 +13,6 @@ struct BF16Format {
   static constexpr float kGroupBias = 0;
   static constexpr float kRowFactor = 1;
   static constexpr float kSumFactor = 1;
-  static constexpr int kTilesAtOnce = 1;
 
   struct Codes {
     uint4 steps[4];

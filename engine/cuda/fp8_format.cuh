@@ -15,7 +15,6 @@ struct FP8Format {
   static constexpr float kGroupBias = 0;
   static constexpr float kRowFactor = 1;
   static constexpr float kSumFactor = 1;
-  static constexpr int kTilesAtOnce = 2;
 
   struct Codes {
     uint4 halves[2];  // steps 0 and 1, steps 2 and 3

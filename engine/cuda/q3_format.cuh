@@ -19,7 +19,6 @@ struct Q3Format {
   static constexpr float kGroupBias = -4 * 0x1p-20F;
   static constexpr float kRowFactor = 8;
   static constexpr float kSumFactor = 0x1p20F;
-  static constexpr int kTilesAtOnce = 2;
 
   struct Codes {
     std::uint32_t words[3];

@@ -21,7 +21,6 @@ struct Q4Format {
   static constexpr float kGroupBias = -8.0F * 0x1p-22F;
   static constexpr float kRowFactor = 16.0F;
   static constexpr float kSumFactor = 0x1p22F;
-  static constexpr int kTilesAtOnce = 2;
 
   using Codes = uint4;  // word s: operand A of K step s
 
