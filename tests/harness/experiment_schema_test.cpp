@@ -80,7 +80,11 @@ TEST(ExperimentSchema, HasEveryEngineOptionAndItsWords) {
     described.insert(option.path);
     if (option.type != "word") continue;
     const std::size_t dot = option.path.find('.');
-    nlohmann::json words = options[option.path.substr(0, dot)]["properties"][option.path.substr(dot + 1)]["enum"];
+    const nlohmann::json& leaf =
+        dot == std::string::npos
+            ? options.at(option.path)
+            : options.at(option.path.substr(0, dot)).at("properties").at(option.path.substr(dot + 1));
+    nlohmann::json words = leaf.at("enum");
     std::erase_if(words.get_ref<nlohmann::json::array_t&>(), [](const auto& word) { return word.is_null(); });
     EXPECT_EQ(words, nlohmann::json(option.words)) << option.path;
   }
