@@ -73,7 +73,7 @@ __device__ __forceinline__ float sigmoid(float x) {
   return 1.0F / (1.0F + expf(-x));
 }
 
-// Norm and rotation, every operation rounded by itself: two kernels use them and must agree to the bit.
+// Norm and rotation, every operation rounded by itself as on the CPU.
 __device__ __forceinline__ float sum_of_squares(float x, float y) {
   return __fadd_rn(__fmul_rn(x, x), __fmul_rn(y, y));
 }
@@ -104,19 +104,17 @@ class ResultQuad {
       count_ = 2 * pair + 1 < tokens ? 2 : 1;
     }
   }
-  // `rows_on` (even) rows further, within the same 256 rows of planes.
-  [[nodiscard]] __device__ __forceinline__ float4 load(int rows_on = 0) const {
+  [[nodiscard]] __device__ __forceinline__ float4 load() const {
     if (!planes_) {
-      const float* source = source_ + rows_on;
-      const float2 first = *reinterpret_cast<const float2*>(source);
-      const float2 second = count_ == 2 ? *reinterpret_cast<const float2*>(source + stride_) : float2{0.0F, 0.0F};
+      const float2 first = *reinterpret_cast<const float2*>(source_);
+      const float2 second = count_ == 2 ? *reinterpret_cast<const float2*>(source_ + stride_) : float2{0.0F, 0.0F};
       return {first.x * factor_, second.x * factor_, first.y * factor_, second.y * factor_};
     }
-    constexpr int kTogether = 4;
+    constexpr int kTogether = 6;  // of a 27B projection cut among 264 thread blocks
     float4 planes[kTogether];
 #pragma unroll
     for (int plane = 0; plane < kTogether; ++plane) {
-      if (plane < count_) planes[plane] = at(plane, rows_on);
+      if (plane < count_) planes[plane] = at(plane);
     }
     float4 sum = planes[0];
     const auto add = [&](const float4& more) { sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w; };
@@ -124,13 +122,13 @@ class ResultQuad {
     for (int plane = 1; plane < kTogether; ++plane) {
       if (plane < count_) add(planes[plane]);
     }
-    for (int plane = kTogether; plane < count_; ++plane) add(at(plane, rows_on));
+    for (int plane = kTogether; plane < count_; ++plane) add(at(plane));
     return {sum.x * factor_, sum.y * factor_, sum.z * factor_, sum.w * factor_};
   }
 
  private:
-  [[nodiscard]] __device__ __forceinline__ float4 at(int plane, int rows_on) const {
-    return *reinterpret_cast<const float4*>(source_ + plane * stride_ + 2 * rows_on);
+  [[nodiscard]] __device__ __forceinline__ float4 at(int plane) const {
+    return *reinterpret_cast<const float4*>(source_ + plane * stride_);
   }
   const float* source_ = nullptr;
   std::int64_t stride_ = 0;
