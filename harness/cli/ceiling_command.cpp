@@ -88,6 +88,7 @@ std::vector<Tensors> by_name(const engine::WeightInventory& inventory) {
     group.elements += entry.elements;
   }
   std::vector<Tensors> sorted;
+  sorted.reserve(groups.size());
   for (auto& [key, group] : groups) sorted.push_back(std::move(group));
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Tensors& a, const Tensors& b) { return a.bytes_per_round > b.bytes_per_round; });
