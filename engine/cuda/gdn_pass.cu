@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "engine/cuda/gdn_chunk.cuh"
 #include "engine/cuda/gdn_cluster.cuh"
+#include "engine/cuda/gdn_inputs.cuh"
 #include "engine/cuda/gdn_pass.h"
 #include "engine/cuda/launch.cuh"
 #include "engine/cuda/operand.cuh"
@@ -28,8 +29,7 @@ namespace {
 
 constexpr float kL2NormEps = 1e-6F;       // added to the sum of squares, inside the root; a literal of the model
 constexpr float kSoftplusLinear = 20.0F;  // softplus(x) = x above: PyTorch's threshold
-constexpr int kPairs = kBlockTokens / 2;
-constexpr int kFillPiece = 8192;  // bytes that one prefetch asks for
+constexpr int kFillPiece = 8192;          // bytes that one prefetch asks for
 constexpr int kStoreThreads = 256;
 constexpr int kThreadsASlice[] = {0, 512, 256};  // by slices a head: one thread a channel of q, k, v, z
 
@@ -38,7 +38,10 @@ constexpr int kLeastSharedBytes = 99 * 1024;  // that every device from sm_80 to
 // pass meet on one SM while others idle.
 constexpr int kTwoSliceSharedBytes = 114 * 1024;
 
-enum class Role { kQuery, kKey, kValue, kGate };
+// With fewer the sums of the recurrence share registers and wait for each other. A block of a product (27,500
+// registers) fits beside two slices' 256 threads; 512 threads fit on an SM.
+constexpr int kTwoSliceRegisters = 144;
+constexpr int kOneSliceRegisters = 128;
 
 template <int kSlices, GdnForm kForm>
 struct Kernel {
@@ -79,208 +82,6 @@ __device__ __forceinline__ float sum_of_warp(float x) {
 }
 __device__ __forceinline__ float dot(float4 x, float4 y) {
   return fmaf(x.w, y.w, fmaf(x.z, y.z, fmaf(x.y, y.y, x.x * y.x)));
-}
-
-// What one thread looks after: a channel of q, k, v or z.
-struct Channel {
-  Role role;
-  int place;       // within the head
-  bool real;       // not padding
-  int row;         // of the qkvz product
-  int planes;      // that the product left of this row
-  int projection;  // of a record's row
-  bool records;    // this thread block is the one that records it
-};
-template <int kSlices>
-__device__ __forceinline__ Channel own_channel(const CudaGdnShape& shape, const ProductResult& qkvz, int head,
-                                               int key_head, int slice) {
-  const auto thread = static_cast<int>(threadIdx.x);
-  Channel channel{};
-  if constexpr (kSlices == 1) {
-    channel.role = static_cast<Role>(thread / kGdnHead);
-    channel.place = thread % kGdnHead;
-  } else {
-    // Slice 0 has q, slice 1 has k; each its half of v and z.
-    constexpr int kColumns = kGdnHead / kSlices;
-    const bool shared_part = thread < kGdnHead;
-    channel.role = shared_part ? static_cast<Role>(slice) : thread < kGdnHead + kColumns ? Role::kValue : Role::kGate;
-    channel.place = shared_part ? thread : slice * kColumns + thread % kColumns;
-  }
-  const bool of_key_head = channel.role == Role::kQuery || channel.role == Role::kKey;
-  channel.real = channel.place < (of_key_head ? shape.dk : shape.dv);
-  const int key_channels = shape.key_heads * shape.dk;
-  switch (channel.role) {
-    case Role::kQuery:
-      channel.row = key_head * shape.dk + channel.place;
-      channel.projection = key_head * kGdnHead + channel.place;
-      break;
-    case Role::kKey:
-      channel.row = key_channels + key_head * shape.dk + channel.place;
-      channel.projection = (shape.key_heads + key_head) * kGdnHead + channel.place;
-      break;
-    case Role::kValue:
-      channel.row = 2 * key_channels + head * shape.dv + channel.place;
-      channel.projection = (2 * shape.key_heads + head) * kGdnHead + channel.place;
-      break;
-    case Role::kGate:
-      channel.row = shape.channels() + head * shape.dv + channel.place;
-      break;
-  }
-  channel.planes = qkvz.planes ? qkvz.plan.planes(channel.row / 256) : 0;
-  channel.records = channel.role == Role::kValue || (of_key_head && head % (shape.value_heads / shape.key_heads) == 0);
-  return channel;
-}
-
-// Convolution columns, FP32 or BF16.
-__device__ __forceinline__ float read_column(const void* source, std::int64_t place, bool narrow) {
-  return narrow ? __bfloat162float(static_cast<const __nv_bfloat16*>(source)[place])
-                : static_cast<const float*>(source)[place];
-}
-__device__ __forceinline__ void write_column(void* target, std::int64_t place, bool narrow, float value) {
-  if (narrow) {
-    static_cast<__nv_bfloat16*>(target)[place] = __float2bfloat16_rn(value);
-  } else {
-    static_cast<float*>(target)[place] = value;
-  }
-}
-__device__ __forceinline__ float as_stored(float value, bool narrow) {
-  return narrow ? __bfloat162float(__float2bfloat16_rn(value)) : value;
-}
-
-// The three inputs before the next token of this channel, oldest first.
-struct Past {
-  float x[kGdnPast] = {};
-};
-__device__ __forceinline__ std::int64_t column_place(int head, int age_index, const Channel& channel) {
-  return (static_cast<std::int64_t>(head) * kGdnPast + age_index) * 3 * kGdnHead +
-         static_cast<int>(channel.role) * kGdnHead + channel.place;
-}
-__device__ __forceinline__ std::int64_t projection_place(const CudaGdnShape& shape, int half, int token,
-                                                         const Channel& channel) {
-  const int channels = (2 * shape.key_heads + shape.value_heads) * kGdnHead;
-  return (static_cast<std::int64_t>(half) * kMostRoundTokens + token) * channels + channel.projection;
-}
-__device__ __forceinline__ void write_past(const GdnMemory& memory, int head, const Channel& channel,
-                                           const Past& past) {
-  for (int i = 0; i < kGdnPast; ++i) {
-    write_column(memory.columns, column_place(head, i, channel), memory.narrow_columns, past.x[i]);
-  }
-}
-// Of the columns followed by `pending` records, the last three.
-__device__ __forceinline__ Past read_past(const GdnPass& pass, int head, const Channel& channel, int pending,
-                                          int half) {
-  Past past;
-  if (channel.role == Role::kGate) return past;
-  const GdnMemory& memory = pass.memory;
-#pragma unroll
-  for (int i = 0; i < kGdnPast; ++i) {
-    const int from = pending + i;
-    past.x[i] = from < kGdnPast
-                    ? read_column(memory.columns, column_place(head, from, channel), memory.narrow_columns)
-                    : as_stored(memory.projections[projection_place(pass.shape, 1 - half, from - kGdnPast, channel)],
-                                memory.narrow_columns);
-  }
-  return past;
-}
-
-// Where this thread's row of the product lies and where it goes, found before the product is there.
-struct Incoming {
-  const float* source;        // of token 0
-  std::int64_t plane_stride;  // 0: plain rows
-  std::int64_t token_stride;  // of planes: of two tokens
-  int planes;                 // asked for together
-  int threads;                // whose rows lie beside each other
-  std::byte* target;
-};
-template <class Kernel>
-__device__ __forceinline__ Incoming incoming_of(const ProductResult& result, const Channel& channel,
-                                                std::byte* scratch) {
-  const auto thread = static_cast<int>(threadIdx.x);
-  const bool of_gate = channel.role == Role::kGate;
-  const int threads = of_gate ? Kernel::kColumns : Kernel::kMixThreads;
-  const int place = of_gate ? thread - Kernel::kMixThreads : thread;
-  if (result.planes) {
-    return {result.data + plane_place(result.width, channel.row, 0),
-            plane_floats(result.plan, result.width),
-            plane_place(result.width, 0, 2),
-            min(channel.planes, Kernel::kPlanes),
-            threads,
-            scratch + 8 * place};
-  }
-  return {
-      result.data + channel.row, 0, result.rows, 1, threads, scratch + (of_gate ? 0 : Kernel::kRowsOffset) + 4 * place};
-}
-// Asks for `count` tokens from `first` on: without registers, so that all planes and tokens are under way together.
-__device__ __forceinline__ void ask_for_tokens(const Incoming& incoming, int first, int count) {
-  std::uint32_t target = ptx::shared_address(incoming.target);
-  if (incoming.plane_stride != 0) {
-    const int pairs = (count + 1) / 2;
-#pragma unroll 1
-    for (int plane = 0; plane < incoming.planes; ++plane) {
-      const float* source = incoming.source + plane * incoming.plane_stride + first / 2 * incoming.token_stride;
-      std::uint32_t pair_target = target;
-#pragma unroll 2
-      for (int pair = 0; pair < pairs; ++pair) {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(pair_target), "l"(source) : "memory");
-        source += incoming.token_stride;
-        pair_target += 8 * incoming.threads;
-      }
-      target += 8 * incoming.threads * kPairs;
-    }
-  } else {
-    const float* source = incoming.source + first * incoming.token_stride;
-#pragma unroll 2
-    for (int token = 0; token < count; ++token) {
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(target), "l"(source) : "memory");
-      source += incoming.token_stride;
-      target += 4 * incoming.threads;
-    }
-  }
-}
-__device__ __forceinline__ void wait_for_tokens() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
-}
-// Tokens 2 pair and 2 pair + 1 of what was asked for.
-template <class Kernel>
-__device__ __forceinline__ float2 arrived_pair(const Incoming& incoming, float factor, int planes, int first,
-                                               int pair) {
-  if (incoming.plane_stride == 0) {
-    const auto* rows = reinterpret_cast<const float*>(incoming.target);
-    return {rows[2 * pair * incoming.threads] * factor, rows[(2 * pair + 1) * incoming.threads] * factor};
-  }
-  const auto* arrived = reinterpret_cast<const float2*>(incoming.target) + pair * incoming.threads;
-  float2 sum = arrived[0];
-#pragma unroll
-  for (int plane = 1; plane < Kernel::kPlanes; ++plane) {
-    if (plane >= planes) break;
-    const float2 more = arrived[plane * kPairs * incoming.threads];
-    sum.x += more.x;
-    sum.y += more.y;
-  }
-#pragma unroll 1
-  for (int plane = Kernel::kPlanes; plane < planes; ++plane) {
-    const float2 more = *reinterpret_cast<const float2*>(incoming.source + plane * incoming.plane_stride +
-                                                         (first / 2 + pair) * incoming.token_stride);
-    sum.x += more.x;
-    sum.y += more.y;
-  }
-  return {sum.x * factor, sum.y * factor};
-}
-// z of one column of this block's slice, whose row of the product is `row`.
-template <class Kernel>
-__device__ __forceinline__ float arrived_gate(const ProductResult& result, const typename Kernel::Shared& shared,
-                                              int row, int first, int token, int column) {
-  const auto* arrived = reinterpret_cast<const float*>(shared.scratch);
-  if (!result.planes) return arrived[token * Kernel::kColumns + column] * result.factor;
-  const int planes = shared.gate_planes[column];
-  float sum = 0.0F;
-#pragma unroll 1
-  for (int plane = 0; plane < planes; ++plane) {
-    sum += plane < Kernel::kPlanes ? arrived[((plane * kPairs + token / 2) * Kernel::kColumns + column) * 2 + token % 2]
-                                   : result.data[plane * plane_floats(result.plan, result.width) +
-                                                 plane_place(result.width, row, first + token)];
-  }
-  return sum * result.factor;
 }
 
 struct GateInputs {
@@ -335,33 +136,19 @@ __device__ __forceinline__ void write_state(const GdnMemory& memory, typename Ke
   if (thread < kCopies) memory.scales[head * kGdnScaleCopies + slice * kCopies + thread] = scale;
 }
 
-// Folds the records that were committed into the state and writes it. Every thread of the block.
+// Folds the records that were committed, of which the first 16 were asked for, into the state and writes it. Every
+// thread of the block.
 template <class Kernel>
 __device__ __forceinline__ void fold(const GdnPass& pass, typename Kernel::Shared& shared, typename Kernel::Tile& state,
-                                     std::int64_t slice_place, int head, int key_head, int slice, int pending,
-                                     int from) {
-  const CudaGdnShape& shape = pass.shape;
-  const GdnMemory& memory = pass.memory;
+                                     const Records& records, std::int64_t slice_place, int head, int slice,
+                                     int pending) {
   const auto thread = static_cast<int>(threadIdx.x);
+#pragma unroll 1
   for (int first = 0; first < pending; first += kBlockTokens) {
     const int count = min(pending - first, kBlockTokens);
-    const std::int64_t row = static_cast<std::int64_t>(from) * kMostRoundTokens + first;
-#pragma unroll 1
-    for (int index = thread; index < count * kGdnHead / 4; index += Kernel::kThreads) {
-      const int token = index / (kGdnHead / 4);
-      const int quad = index % (kGdnHead / 4) * 4;
-      *reinterpret_cast<float4*>(&shared.keys[token][quad]) = *reinterpret_cast<const float4*>(
-          memory.keys + ((row + token) * shape.key_heads + key_head) * kGdnHead + quad);
-    }
-#pragma unroll 1
-    for (int index = thread; index < count * Kernel::kColumns / 4; index += Kernel::kThreads) {
-      const int token = index / (Kernel::kColumns / 4);
-      const int quad = index % (Kernel::kColumns / 4) * 4;
-      *reinterpret_cast<float4*>(&shared.values[token][quad]) = *reinterpret_cast<const float4*>(
-          memory.updates + ((row + token) * shape.value_heads + head) * kGdnHead + slice * Kernel::kColumns + quad);
-    }
+    if (first > 0) ask_for_records<Kernel>(shared, records, first, count);
     if (thread < kLanes) {
-      const float decay = thread < count ? memory.decays[(row + thread) * shape.value_heads + head] : 1.0F;
+      const float decay = thread < count ? records.decays[(first + thread) * records.decay_stride] : 1.0F;
       float scale = shared.scale;
       unsigned restarts = 0;
       const Scales own = follow_scale(decay, count, scale, restarts);
@@ -372,11 +159,12 @@ __device__ __forceinline__ void fold(const GdnPass& pass, typename Kernel::Share
         shared.restarts = restarts;
       }
     }
+    wait_for_copies();
     __syncthreads();
     state.advance(shared, count);
     __syncthreads();
   }
-  if (pending > 0) write_state<Kernel>(memory, shared, state, slice_place, head, slice);
+  if (pending > 0) write_state<Kernel>(pass.memory, shared, state, slice_place, head, slice);
 }
 // Beta, decay and scale of `count` tokens, by the last two warps; the decays are recorded.
 template <class Kernel>
@@ -482,7 +270,8 @@ __device__ __forceinline__ void store_element(const Operand& out, std::int64_t t
 }
 
 template <int kSlices, GdnForm kForm>
-__global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(const __grid_constant__ GdnPass pass) {
+__global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegisters)
+    gdn_kernel(const __grid_constant__ GdnPass pass) {
   using K = Kernel<kSlices, kForm>;
   constexpr int kColumns = K::kColumns;
   constexpr int kGroups = kColumns / kOperandGroup;
@@ -511,6 +300,8 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
   const std::int64_t slice_place = static_cast<std::int64_t>(head) * kGdnHead * kGdnHead + slice * kColumns;
   typename K::Tile state;
   state.load(memory.state, slice_place, memory.half_state);
+  const Records committed = records_of<K>(pass, 1 - half, head, key_head, slice);
+  ask_for_records<K>(shared, committed, 0, min(pending, kBlockTokens));
   if (thread == 0) shared.scale = memory.scales[head * kGdnScaleCopies + slice * (kGdnScaleCopies / kSlices)];
 
   const Channel channel = own_channel<kSlices>(shape, pass.qkvz, head, key_head, slice);
@@ -532,7 +323,7 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
     norm[group].y = column + 1 < shape.dv ? pass.weights.norm[column + 1] : 0.0F;
   }
   __syncthreads();  // the scale is there
-  fold<K>(pass, shared, state, slice_place, head, key_head, slice, pending, 1 - half);
+  fold<K>(pass, shared, state, committed, slice_place, head, slice, pending);
   if (pending > 0 && !of_gate) write_past(memory, head, channel, past);
   float scale = shared.scale;
   if constexpr (kSlices == 2) cluster_arrive();  // the peer may write here from now on
@@ -567,7 +358,7 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
       prepare_gates<K>(pass, shared, read_gates(pass, head, first), decay_rate, dt_bias, scale, count,
                        pass.absorb || slice != 0 ? nullptr : memory.decays + record * shape.value_heads + head);
     } else {
-      wait_for_tokens();
+      wait_for_copies();
       convolve<K>(pass, channel, incoming, taps, past, first, count, rows, target, target_stride,
                   pass.absorb || !channel.records ? nullptr
                                                   : memory.projections + projection_place(shape, half, first, channel));
@@ -609,7 +400,7 @@ __global__ void __launch_bounds__(kThreadsASlice[kSlices], kSlices) gdn_kernel(c
       run_chunk<kColumns, K::kThreads>(state, shared,
                                        *reinterpret_cast<ChunkParts<kColumns>*>(scratch + K::kPartsOffset), count);
     }
-    if (of_gate) wait_for_tokens();
+    if (of_gate) wait_for_copies();
     __syncthreads();
 
     // Gated norm: a warp has a token, here and below the same.
