@@ -260,6 +260,7 @@ __device__ __forceinline__ void run_recurrence(StateTile<GdnForm::kRecurrent, kC
 
     const float column_update = __shfl_xor_sync(~0U, own_update, 1);  // of odd lanes: the even neighbour's u
     const float output = fmaf(step.key_query, column_update, step.raw * sum);
+    __syncwarp();  // lanes that share a column have read it before its last token's place is written
     if ((lane & 8) == 0) results[token][column] = queries ? output : own_scaled;
 #pragma unroll
     for (int i = 0; i < Tile::kRows; ++i) {

@@ -229,8 +229,8 @@ TEST_F(GpuProduct, KeepsItsBitsInAChainUnderProgrammaticLaunch) {
     const WeightMatrix matrix = weights.matrix();
     const TestSideRows side(32, test.shape.columns, 9);
     const DeviceBuffer side_out(32 * kTokens * 4, "side rows");
-    const DeviceBuffer planes(static_cast<std::size_t>(product_plane_floats(matrix, test.settings, kTokens)) * 4,
-                              "planes");
+    const std::int64_t plane_count = product_plane_floats(matrix, test.settings, kTokens, side.rows);
+    const DeviceBuffer planes(static_cast<std::size_t>(plane_count) * 4, "planes");
     const DeviceBuffer panels(
         static_cast<std::size_t>(operand_bytes(OperandLayout::kFP16Panels, test.shape.columns, kTokens)), "operand");
     const Operand operand{.layout = OperandLayout::kFP16Panels,
@@ -248,7 +248,8 @@ TEST_F(GpuProduct, KeepsItsBitsInAChainUnderProgrammaticLaunch) {
       results[turn].emplace(static_cast<std::size_t>(kTokens * test.shape.rows) * 4);
       launch_kernel("operand", operand_kernel, {.blocks = 64, .threads = kGatherThreads}, {}, operand,
                     inputs[turn].as<float>(), kTokens);
-      truths[turn] = multiply(weights, operand, kTokens, test.settings).y;
+      // With the same side rows: their blocks are taken from the product's, so the cut is theirs too.
+      truths[turn] = multiply(weights, operand, kTokens, test.settings, &side).y;
     }
     cudaStream_t stream = nullptr;
     check_cuda(cudaStreamCreate(&stream), "stream");
