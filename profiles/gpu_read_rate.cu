@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/cuda/cuda_check.h"
-#include "engine/cuda/device_buffer.h"
+#include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/device/device_buffer.h"
 #include "profiles/gpu_read_rate.h"
 
 namespace tare::profiles {

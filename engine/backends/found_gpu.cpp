@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "engine/cuda/cuda_device.h"
+#include "engine/cuda/device/cuda_device.h"
 #endif
 
 namespace tare::engine {

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/cuda/cuda_check.h"
-#include "engine/cuda/cuda_device.h"
 #include "engine/cuda/cuda_forward.h"
 #include "engine/cuda/cuda_inventory.h"
-#include "engine/cuda/round_graph.h"
+#include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/device/cuda_device.h"
+#include "engine/cuda/device/round_graph.h"
 
 namespace tare::engine {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "engine/backend/rope.h"
-#include "engine/cuda/cuda_check.h"
+#include "engine/cuda/device/cuda_check.h"
 
 namespace tare::engine {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "engine/backend/options.h"
-#include "engine/cuda/cuda_device.h"
+#include "engine/cuda/device/cuda_device.h"
 #include "engine/cuda/elementwise.h"
-#include "engine/cuda/model_weights.h"
-#include "engine/cuda/prefill_product.h"
+#include "engine/cuda/product/prefill_product.h"
+#include "engine/cuda/weights/model_weights.h"
 
 namespace tare::engine {
 

@@ -2,10 +2,10 @@
 // out.
 #pragma once
 
-#include "engine/cuda/launch.h"
-#include "engine/cuda/operand.h"
-#include "engine/cuda/product.h"
-#include "engine/cuda/round_control.h"
+#include "engine/cuda/device/launch.h"
+#include "engine/cuda/device/round_control.h"
+#include "engine/cuda/product/operand.h"
+#include "engine/cuda/product/product.h"
 
 namespace tare::engine {
 

@@ -4,11 +4,11 @@
 #include <cooperative_groups.h>
 
 #include "base/error.h"
+#include "engine/cuda/device/launch.cuh"
+#include "engine/cuda/device/ptx.cuh"
 #include "engine/cuda/elementwise.h"
-#include "engine/cuda/launch.cuh"
-#include "engine/cuda/operand.cuh"
-#include "engine/cuda/product_result.cuh"
-#include "engine/cuda/ptx.cuh"
+#include "engine/cuda/product/operand.cuh"
+#include "engine/cuda/product/product_result.cuh"
 
 namespace tare::engine {
 namespace {

@@ -15,7 +15,7 @@
 //   q8: 4 codes, biased by 128 to unsigned bytes; byte i is code i.
 //   q4: 8 codes, biased by 8 to unsigned nibbles; byte i holds code i in its low and code 4+i in its high nibble.
 // q3 codes are biased by 4 to 3 unsigned bits. q3 and fp8 have no word of this kind: their order is
-// engine/cuda/tiles.h.
+// engine/cuda/product/tiles.h.
 #pragma once
 
 #include <array>

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/backend/rope.h"
-#include "engine/cuda/attention_kernels.h"
-#include "engine/cuda/cuda_check.h"
+#include "engine/cuda/attention/attention_kernels.h"
+#include "engine/cuda/device/cuda_check.h"
 #include "profiles/micro/graph_time.h"
 
 namespace tare::micro {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "engine/cuda/cuda_check.h"
-#include "engine/cuda/device_buffer.h"
-#include "engine/cuda/product.h"
+#include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/device/device_buffer.h"
+#include "engine/cuda/product/product.h"
 #include "profiles/micro/graph_time.h"
 #include "profiles/micro/random_tiles.h"
 

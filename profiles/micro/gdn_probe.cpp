@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "engine/cuda/cuda_check.h"
-#include "engine/cuda/gdn_pass.h"
+#include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/gdn/gdn_pass.h"
 #include "profiles/micro/graph_time.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "engine/cuda/cuda_check.h"
+#include "engine/cuda/device/cuda_check.h"
 #include "profiles/gpu_read_rate.h"
 
 namespace tare::micro {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "engine/cuda/cuda_check.h"
+#include "engine/cuda/device/cuda_check.h"
 
 namespace tare::micro {
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "engine/cuda/cuda_check.h"
-#include "engine/cuda/device_buffer.h"
-#include "engine/cuda/prefill_product.h"
-#include "engine/cuda/widen.h"
+#include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/device/device_buffer.h"
+#include "engine/cuda/product/prefill_product.h"
+#include "engine/cuda/product/widen.h"
 #include "engine/formats/float_formats.h"
 #include "profiles/micro/graph_time.h"
 #include "profiles/micro/random_tiles.h"

@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/cuda/device_buffer.h"
+#include "engine/cuda/device/device_buffer.h"
 #include "engine/cuda/elementwise.h"
-#include "engine/cuda/operand.cuh"
-#include "engine/cuda/product_result.cuh"
-#include "engine/cuda/product_stream.cuh"
-#include "engine/cuda/q4_format.cuh"
+#include "engine/cuda/product/operand.cuh"
+#include "engine/cuda/product/product_result.cuh"
+#include "engine/cuda/product/product_stream.cuh"
+#include "engine/cuda/product/q4_format.cuh"
 #include "profiles/micro/graph_time.h"
 
 namespace {

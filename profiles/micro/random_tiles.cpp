@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "engine/cuda/tiles.h"
+#include "engine/cuda/product/tiles.h"
 
 namespace tare::micro {
 

@@ -1,8 +1,8 @@
 // Weights to measure with: zeros would draw less power and run faster.
 #pragma once
 
-#include "engine/cuda/device_buffer.h"
-#include "engine/cuda/product.h"
+#include "engine/cuda/device/device_buffer.h"
+#include "engine/cuda/product/product.h"
 
 namespace tare::micro {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/cuda/launch.cuh"
-#include "engine/cuda/ptx.cuh"
+#include "engine/cuda/device/launch.cuh"
+#include "engine/cuda/device/ptx.cuh"
 #include "profiles/micro/graph_time.h"
 
 namespace {

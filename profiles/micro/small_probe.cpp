@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "engine/cuda/cuda_check.h"
-#include "engine/cuda/device_buffer.h"
+#include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/device/device_buffer.h"
 #include "engine/cuda/elementwise.h"
 #include "profiles/micro/graph_time.h"
 

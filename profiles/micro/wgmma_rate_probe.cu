@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/cuda/cuda_check.h"
-#include "engine/cuda/ptx.cuh"
+#include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/device/ptx.cuh"
 #include "profiles/micro/graph_time.h"
 #include "profiles/micro/small_wgmma.cuh"
 

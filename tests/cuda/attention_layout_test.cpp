@@ -1,6 +1,6 @@
 // The order of cache and queries against the fragments of mma.m16n8k16 (PTX ISA), written down here a second time; the
 // cut of a context into parts.
-#include "engine/cuda/attention_layout.h"
+#include "engine/cuda/attention/attention_layout.h"
 
 #include <gtest/gtest.h>
 

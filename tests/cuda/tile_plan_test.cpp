@@ -1,4 +1,4 @@
-#include "engine/cuda/tile_plan.h"
+#include "engine/cuda/product/tile_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The order of packed weights against the register fragments of the PTX ISA, written down here a second time, and
 // against the integer arithmetic by which the kernels unpack them.
-#include "engine/cuda/tiles.h"
+#include "engine/cuda/product/tiles.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "engine/cuda/product.h"
+#include "engine/cuda/product/product.h"
 #include "engine/formats/weight_groups.h"
 
 namespace tare::engine {

@@ -86,6 +86,21 @@ std::vector<Room> rooms_of_tare() {
     if (folder == "engine/cuda") std::erase(rooms.back().may_include, "engine/cpu");  // backends do not know each other
     below.push_back(folder);
   }
+  // Inside engine/cuda: each may include those before it, and what engine/cuda may.
+  const std::vector<std::string> cuda_below = {base, "engine/formats", "engine/checkpoint", "engine/tokenizer",
+                                               "engine/backend"};
+  std::vector<std::string> cuda = cuda_below;
+  for (const char* name : {"device", "product", "gdn", "attention", "weights"}) {
+    const std::string folder = std::string("engine/cuda/") + name;
+    rooms.push_back({folder, cuda});
+    cuda.push_back(folder);
+    below.push_back(folder);
+  }
+  std::erase(rooms[rooms.size() - 2].may_include, "engine/cuda/gdn");  // the two kinds of layer do not know each other
+  for (Room& room : rooms) {
+    if (room.folder == "engine/cuda") room.may_include = cuda;
+    if (room.folder == "engine/backends") room.may_include.emplace_back("engine/cuda/device");  // which GPU was found
+  }
   const std::vector<std::string> engine = below;  // base and all of engine
   std::vector<std::string> engine_and_stats = engine;
   engine_and_stats.emplace_back("stats");

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/cuda/ptx.cuh"
+#include "engine/cuda/device/ptx.cuh"
 #include "engine/formats/float_formats.h"
 
 namespace tare::engine::test {

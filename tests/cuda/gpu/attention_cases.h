@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/backend/rope.h"
-#include "engine/cuda/attention.h"
-#include "engine/cuda/attention_layout.h"
+#include "engine/cuda/attention/attention.h"
+#include "engine/cuda/attention/attention_layout.h"
 #include "tests/cuda/gpu/gpu_test.h"
 
 namespace tare::engine::test {

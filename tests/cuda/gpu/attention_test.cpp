@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "engine/cuda/operand.h"
+#include "engine/cuda/product/operand.h"
 #include "engine/formats/float_formats.h"
 #include "tests/cuda/gpu/attention_cases.h"
 

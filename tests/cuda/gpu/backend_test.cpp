@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "base/error.h"
-#include "engine/cuda/operand.h"
+#include "engine/cuda/product/operand.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/engine/cpu_fixture.h"
 

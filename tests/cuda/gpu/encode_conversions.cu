@@ -1,6 +1,6 @@
 #include "tests/cuda/gpu/encode_conversions.h"
 
-#include "engine/cuda/encode_group.cuh"
+#include "engine/cuda/weights/encode_group.cuh"
 
 namespace tare::engine::test {
 namespace {

@@ -1,4 +1,4 @@
-// The encoder's conversions (engine/cuda/encode_group.cuh), one number a thread, for encode_test.cpp.
+// The encoder's conversions (engine/cuda/weights/encode_group.cuh), one number a thread, for encode_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "engine/checkpoint/synthetic.h"
-#include "engine/cuda/encode_tiles.h"
-#include "engine/cuda/product.h"
-#include "engine/cuda/synthetic_weights.h"
+#include "engine/cuda/product/product.h"
+#include "engine/cuda/weights/encode_tiles.h"
+#include "engine/cuda/weights/synthetic_weights.h"
 #include "tests/cuda/gpu/encode_conversions.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/loading_oracle.h"

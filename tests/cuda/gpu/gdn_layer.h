@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/cpu/gdn_definition.h"
-#include "engine/cuda/gdn_pass.h"
+#include "engine/cuda/gdn/gdn_pass.h"
 #include "engine/formats/float_formats.h"
 #include "tests/cuda/gpu/gpu_test.h"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "engine/cuda/cuda_check.h"
-#include "engine/cuda/device_buffer.h"
+#include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/device/device_buffer.h"
 
 namespace tare::engine::test {
 

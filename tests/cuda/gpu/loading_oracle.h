@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/cuda/device_buffer.h"
-#include "engine/cuda/tiles.h"
+#include "engine/cuda/device/device_buffer.h"
+#include "engine/cuda/product/tiles.h"
 #include "engine/formats/float_formats.h"
 #include "engine/formats/weight_groups.h"
 

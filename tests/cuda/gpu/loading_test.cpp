@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "engine/checkpoint/synthetic.h"
-#include "engine/cuda/model_weights.h"
+#include "engine/cuda/weights/model_weights.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/loading_oracle.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "engine/cuda/operand.h"
+#include "engine/cuda/product/operand.h"
 #include "engine/formats/float_formats.h"
 #include "tests/cuda/gpu/gpu_test.h"
 

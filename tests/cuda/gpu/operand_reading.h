@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "engine/cuda/operand.h"
-#include "engine/cuda/product.h"
+#include "engine/cuda/product/operand.h"
+#include "engine/cuda/product/product.h"
 #include "engine/formats/float_formats.h"
 #include "tests/cuda/gpu/gpu_test.h"
 

@@ -1,12 +1,12 @@
 // Weights widened to BF16 against the scalar definitions, bit by bit, and prefill products against double precision on
 // the widened numbers.
-#include "engine/cuda/prefill_product.h"
+#include "engine/cuda/product/prefill_product.h"
 
 #include <optional>
 #include <vector>
 
 #include "base/error.h"
-#include "engine/cuda/widen.h"
+#include "engine/cuda/product/widen.h"
 #include "tests/cuda/gpu/weight_fixture.h"
 
 namespace tare::engine {

@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "engine/cuda/operand.cuh"
-#include "engine/cuda/product.h"
-#include "engine/cuda/product_result.cuh"
+#include "engine/cuda/product/operand.cuh"
+#include "engine/cuda/product/product.h"
+#include "engine/cuda/product/product_result.cuh"
 #include "tests/cuda/gpu/weight_fixture.h"
 
 namespace tare::engine {

@@ -1,16 +1,16 @@
 // The weight product of a round: q4 against double precision, side rows, and what must not change a bit of it (number
 // of tokens, width, settings, programmatic launch). The other formats' numbers: product_formats_test.cu.
-#include "engine/cuda/product.h"
+#include "engine/cuda/product/product.h"
 
 #include <cuda_runtime.h>
 
 #include <optional>
 
 #include "base/error.h"
-#include "engine/cuda/launch.cuh"
-#include "engine/cuda/operand.cuh"
-#include "engine/cuda/product_result.cuh"
-#include "engine/cuda/ptx.cuh"
+#include "engine/cuda/device/launch.cuh"
+#include "engine/cuda/device/ptx.cuh"
+#include "engine/cuda/product/operand.cuh"
+#include "engine/cuda/product/product_result.cuh"
 #include "tests/cuda/gpu/operand_panels.h"
 #include "tests/cuda/gpu/weight_fixture.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/cuda/product.h"
-#include "engine/cuda/tiles.h"
+#include "engine/cuda/product/product.h"
+#include "engine/cuda/product/tiles.h"
 #include "engine/formats/float_formats.h"
 #include "engine/formats/weight_groups.h"
 #include "tests/cuda/gpu/gpu_test.h"

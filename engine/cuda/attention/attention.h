@@ -1,0 +1,81 @@
+// Gated full attention of one layer on the GPU: norms of queries and keys, rotary embedding, append to the cache,
+// softmax over all cached positions, sigmoid gate (model specification 3.5, 5.6; docs/method/model.md).
+#pragma once
+
+#include "engine/backend/options.h"
+#include "engine/cuda/device/device_buffer.h"
+#include "engine/cuda/device/launch.h"
+#include "engine/cuda/device/round_control.h"
+#include "engine/cuda/product/operand.h"
+#include "engine/cuda/product/product.h"
+
+namespace tare::engine {
+
+struct CudaAttentionShape {
+  int heads = 0;
+  int kv_heads = 0;  // divides heads
+  int head_dim = 0;
+  int rotary_dim = 0;
+  float eps = 0;  // of the norms
+};
+// Throws Error (input) naming the size when the kernels do not support it.
+void check_attention_shape(const CudaAttentionShape& shape);
+
+struct CudaAttentionWeights {
+  const float* q_norm = nullptr;  // [head_dim] FP32: 1 + w
+  const float* k_norm = nullptr;
+};
+
+// cosines and sines [positions][rotary_dim / 2] FP32, shared by all layers (engine/backend/rope.h makes them).
+struct CudaRopeTable {
+  const float* cosines = nullptr;
+  const float* sines = nullptr;
+};
+
+// Keys (after norm and rotation) and values of one layer. FP8 is E4M3, round to nearest even, saturating at 448
+// (engine/formats/float_formats.h), without scales.
+class CudaKeyValueCache {
+ public:
+  CudaKeyValueCache(const CudaAttentionShape& shape, CacheFormat key, CacheFormat value, std::int64_t capacity);
+  const CudaAttentionShape shape;
+  const CacheFormat key_format;
+  const CacheFormat value_format;
+  const std::int64_t capacity;
+  [[nodiscard]] std::byte* keys() const { return keys_.data(); }
+  [[nodiscard]] std::byte* values() const { return values_.data(); }
+  [[nodiscard]] std::size_t bytes() const { return keys_.bytes() + values_.bytes(); }
+  // Key and value bytes of one position.
+  [[nodiscard]] std::int64_t bytes_a_position() const;
+
+ private:
+  DeviceBuffer keys_, values_;
+};
+
+// Rounds whose last position is below one bound share a graph; attention_bound gives the least bound above `position`.
+// The bound decides how many thread blocks start, not a bit of any result (attention_layout.h: part_positions).
+[[nodiscard]] std::int64_t attention_bound(std::int64_t position, std::int64_t capacity);
+// Bytes of work space that rounds of up to `tokens` tokens need (rotated queries, partial results).
+[[nodiscard]] std::size_t attention_workspace_bytes(const CudaAttentionShape& shape, std::int64_t context_bound,
+                                                    int tokens);
+
+// qkv: rows [per head: query, gate] (2 heads head_dim), then keys, then values. out: operand of heads * head_dim
+// columns; every token of its width is written, zeros past `tokens`. Positions control->frontier + t. tokens 1..32,
+// a chain: token t sees all positions up to its own. The launches append to the cache at those positions. Nothing at or
+// past them is read otherwise. Arithmetic: caches with an FP32 half, and head dimensions other than 256, in FP32; else
+// tensor cores with FP16 queries, softmax weights, keys and values (E4M3 widens exactly, BF16 from 2^-17 to 65504),
+// sums in FP32. A token's bits do not depend on the tokens beside it. Records declare no cache bytes: the context is
+// known on the device only.
+void launch_attention_round(const CudaAttentionWeights& weights, const CudaRopeTable& rope,
+                            const CudaKeyValueCache& cache, const ProductResult& qkv, int tokens,
+                            std::int64_t context_bound, const RoundControl* control, std::byte* workspace,
+                            const Operand& out, const L2Fill& fill, const CudaLaunch& launch);
+
+// The same for a prefill chunk of any length at positions frontier + t, results and operand in rows. Queries and
+// weights of BF16 caches are one BF16 term here.
+[[nodiscard]] std::size_t attention_prefill_workspace_bytes(const CudaAttentionShape& shape, std::int64_t tokens);
+void launch_attention_prefill(const CudaAttentionWeights& weights, const CudaRopeTable& rope,
+                              const CudaKeyValueCache& cache, const ProductResult& qkv, int tokens,
+                              std::int64_t frontier, std::byte* workspace, const Operand& out,
+                              const CudaLaunch& launch);
+
+}  // namespace tare::engine

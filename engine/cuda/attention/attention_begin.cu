@@ -1,0 +1,133 @@
+// Norms of queries and keys, rotation, append to the cache. A thread block has one head (a query, a key or a value) of
+// two neighbouring tokens: that is how the product's planes lie.
+#include "engine/cuda/attention/attention_device.cuh"
+#include "engine/cuda/device/launch.cuh"
+
+namespace tare::engine {
+namespace {
+
+constexpr int kThreads = kMostHeadDim / 2;  // a thread has two neighbouring dims
+
+// Dims `dim` and dim + 1.
+__device__ __forceinline__ void store_query(const AttentionBeginArguments& arguments, int token, int head, int dim,
+                                            float2 pair) {
+  const CudaAttentionShape& shape = arguments.shape;
+  pair.x *= arguments.query_factor;
+  pair.y *= arguments.query_factor;
+  if (arguments.query_form == QueryForm::kFP32Rows) {
+    const std::int64_t row = static_cast<std::int64_t>(token) * shape.heads + head;
+    *reinterpret_cast<float2*>(reinterpret_cast<float*>(arguments.queries) + row * shape.head_dim + dim) = pair;
+    return;
+  }
+  const ColumnPlan& columns = arguments.columns;
+  const int a_kv_head = shape.heads / shape.kv_heads;
+  const int column = token % columns.tokens_a_group * a_kv_head + head % a_kv_head;
+  const std::int64_t block = head / a_kv_head * columns.groups + token / columns.tokens_a_group;
+  const std::int64_t place = block * columns.column_tiles * kColumnTileElements + query_place(column, dim);
+  *reinterpret_cast<__half2*>(reinterpret_cast<__half*>(arguments.queries) + place) = __float22half2_rn(pair);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    attention_begin_kernel(const __grid_constant__ AttentionBeginArguments arguments) {
+  __shared__ float squares[2][kThreads / 32];
+  __shared__ float rows[2][kMostHeadDim];
+  ptx::launch_dependents();
+  const CudaAttentionShape& shape = arguments.shape;
+  const int units = shape.heads + 2 * shape.kv_heads;
+  const int unit = static_cast<int>(blockIdx.x) % units;
+  const int pair = static_cast<int>(blockIdx.x) / units;
+  const bool is_query = unit < shape.heads;
+  const bool is_value = unit >= shape.heads + shape.kv_heads;
+  const int dim = 2 * static_cast<int>(threadIdx.x);
+  const bool has_dims = dim < shape.head_dim;
+  const int tokens = arguments.positions.tokens;
+  // Query heads alternate with their gates.
+  const int row = (is_query ? 2 * unit : unit + shape.heads) * shape.head_dim;
+  const ResultQuad source(arguments.qkv, row + (has_dims ? dim : 0), pair, tokens);
+  const int frontier = first_position(arguments.positions);
+  const int half = shape.rotary_dim / 2;
+  float2 gain{1.0F, 1.0F};
+  float cosines[2][2] = {};  // [token][dim]
+  float sines[2][2] = {};
+  if (has_dims && !is_value) {
+    const float* gains = is_query ? arguments.weights.q_norm : arguments.weights.k_norm;
+    gain = {gains[dim], gains[dim + 1]};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int token = 2 * pair + i / 2;
+      const int d = dim + i % 2;
+      if (token >= tokens || d >= shape.rotary_dim) continue;
+      const std::int64_t angle = static_cast<std::int64_t>(frontier + token) * half + d % half;
+      cosines[i / 2][i % 2] = arguments.rope.cosines[angle];
+      sines[i / 2][i % 2] = arguments.rope.sines[angle];
+    }
+  }
+  ptx::wait_for_preceding_grid();
+
+  float4 quad = source.load();
+  if (!has_dims) quad = {0.0F, 0.0F, 0.0F, 0.0F};
+  if (!is_value) {
+    const float first = sum_of_warp(sum_of_squares(quad.x, quad.z));
+    const float second = sum_of_warp(sum_of_squares(quad.y, quad.w));
+    if (threadIdx.x % 32 == 0) {
+      squares[0][threadIdx.x / 32] = first;
+      squares[1][threadIdx.x / 32] = second;
+    }
+    __syncthreads();
+    const float factors[2] = {norm_factor(squares[0], shape), norm_factor(squares[1], shape)};
+    quad.x = quad.x * factors[0] * gain.x;
+    quad.z = quad.z * factors[0] * gain.y;
+    quad.y = quad.y * factors[1] * gain.x;
+    quad.w = quad.w * factors[1] * gain.y;
+  }
+  if (has_dims) {
+    rows[0][dim] = quad.x;
+    rows[0][dim + 1] = quad.z;
+    rows[1][dim] = quad.y;
+    rows[1][dim + 1] = quad.w;
+  }
+  __syncthreads();
+  if (!has_dims) return;
+
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int token = 2 * pair + i;
+    if (token >= tokens) return;
+    const int position = frontier + token;
+    float values[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int d = dim + j;
+      values[j] = rows[i][d];
+      if (is_value || d >= shape.rotary_dim) continue;
+      values[j] = d < half ? rotated(values[j], rows[i][d + half], cosines[i][j], sines[i][j])
+                           : rotated(values[j], rows[i][d - half], cosines[i][j], -sines[i][j]);
+    }
+    if (is_query) {
+      store_query(arguments, token, unit, dim, {values[0], values[1]});
+    } else if (is_value) {
+      const CacheFormat format = arguments.value_format;
+      std::byte* head = arguments.values + (unit - shape.heads - shape.kv_heads) * arguments.slots * shape.head_dim *
+                                               element_bytes(format);
+      store_cached(format, head + value_place(format, shape.head_dim, position, dim), values[0]);
+      store_cached(format, head + value_place(format, shape.head_dim, position, dim + 1), values[1]);
+    } else {
+      const CacheFormat format = arguments.key_format;
+      std::byte* head =
+          arguments.keys + (unit - shape.heads) * arguments.slots * shape.head_dim * element_bytes(format);
+      store_cached_pair(format, head + key_place(format, shape.head_dim, position, dim), values[0], values[1]);
+    }
+  }
+}
+
+}  // namespace
+
+void launch_attention_begin(const AttentionBeginArguments& arguments, const CudaLaunch& launch) {
+  const CudaAttentionShape& shape = arguments.shape;
+  const int units = shape.heads + 2 * shape.kv_heads;
+  const int pairs = (arguments.positions.tokens + 1) / 2;
+  launch_kernel("attention_begin", attention_begin_kernel, {.blocks = units * pairs, .threads = kThreads}, launch,
+                arguments);
+}
+
+}  // namespace tare::engine

@@ -1,0 +1,441 @@
+// Attention on tensor cores, head dimension 256. A thread block has one key-value head, one group of query columns
+// (column = token and query head) and a run of positions: a part in a round, everything up to the group's last token in
+// prefill. The cache is operand A of both products, straight from its tiled order (attention_layout.h), so columns come
+// in eights: the 6 query heads of one token cost 8.
+//
+//   a tile of 64 positions:
+//     S[64 x columns] = K Q        warp w: positions 16 (w % 4) .. + 15, the first or second half of the column tiles
+//     largest score a column       over the warp by shuffles, over the four warps by shared memory
+//     P = 2^(S - largest)          to shared memory as operand B
+//     O[256 x columns] = keep O + V P      warp w: dims 32 w .. 32 w + 31, in registers
+//
+// K and V arrive as units of 16 KiB in a ring of bulk copies, in the order of use. Two __syncthreads a tile (after the
+// largest scores, after P) also say which units are free, so the ring needs no barriers of its own for that.
+//
+// All numbers are FP16 in the products: E4M3 widens exactly, BF16 exactly from 2^-17 to 65504.
+//
+// All column counts do the same operations in the same order for a column, and so does a tile that a column does not
+// see (weights 0, largest score unchanged): a token's bits do not depend on the tokens beside it.
+#pragma once
+
+#include "engine/cuda/attention/attention_device.cuh"
+#include "engine/cuda/attention/attention_mma.cuh"
+#include "engine/cuda/attention/attention_tiles_shape.cuh"
+#include "engine/cuda/product/operand.cuh"
+
+namespace tare::engine {
+
+template <class Shape>
+class TilesBlock {
+ public:
+  __device__ __forceinline__ TilesBlock(const AttentionTilesArguments& arguments, std::byte* shared, int group,
+                                        int kv_head)
+      : arguments_(arguments),
+        shared_(shared),
+        kv_head_(kv_head),
+        heads_a_kv_head_(arguments.heads / arguments.kv_heads),
+        first_token_(group * arguments.columns.tokens_a_group),
+        tokens_(min(arguments.columns.tokens_a_group, arguments.positions.tokens - first_token_)) {
+    const std::uint32_t base = ptx::shared_address(shared);
+    ring_.ring = base;
+    weights_ = base + Shape::kRingBytes;
+    queries_ = weights_ + Shape::kWeightBytes;
+    largest_ = reinterpret_cast<float*>(shared + Shape::kRingBytes + Shape::kWeightBytes + Shape::kQueryBytes);
+    keep_ = largest_ + kPositionGroups * Shape::kColumns;
+    last_seen_ = reinterpret_cast<int*>(keep_ + Shape::kColumns);
+    ring_.barriers = ptx::shared_address(last_seen_ + Shape::kColumns);
+    query_barrier_ = ring_.barriers + 8 * kMostUnits;
+    const std::int64_t run = arguments.slots * kTensorHeadDim;
+    keys_ = arguments.keys + kv_head * run * element_bytes(Shape::kKey);
+    values_ = arguments.values + kv_head * run * element_bytes(Shape::kValue);
+    query_source_ =
+        arguments.queries + static_cast<std::int64_t>(kv_head * arguments.columns.groups + group) * Shape::kQueryBytes;
+    if (threadIdx.x == 0) {
+      for (int i = 0; i <= kMostUnits; ++i) ptx::barrier_init(ring_.barriers + static_cast<std::uint32_t>(8 * i), 1);
+      ptx::fence_barrier_init();
+    }
+  }
+
+  // Positions, once the frontier is known: before the wait for the preceding grid.
+  __device__ __forceinline__ void set_frontier(int frontier) {
+    frontier_ = frontier;
+    for (int column = static_cast<int>(threadIdx.x); column < Shape::kColumns; column += kTilesThreads) {
+      last_seen_[column] = first_position() + min(column / heads_a_kv_head_, tokens_ - 1);
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ int first_position() const { return frontier_ + first_token_; }
+  [[nodiscard]] __device__ __forceinline__ int last_position() const { return first_position() + tokens_ - 1; }
+
+  // Begins the run of positions begin .. end - 1 (begin a multiple of 64). Thread 0 asks for the units whose positions
+  // all lie below `written`.
+  __device__ __forceinline__ void begin_run(int begin, int end, int written) {
+    begin_ = begin;
+    end_ = end;
+    tiles_ = (end - begin + kTilePositions - 1) / kTilePositions;
+    ring_.keys = keys_ + static_cast<std::int64_t>(begin) * kTensorHeadDim * element_bytes(Shape::kKey);
+    ring_.values = values_ + static_cast<std::int64_t>(begin) * kTensorHeadDim * element_bytes(Shape::kValue);
+    ring_.issued = 0;
+    const int complete = max(0, min(written, end) - begin) / kTilePositions;
+    if (threadIdx.x == 0) ring_.issue_below(min(complete * Shape::kTileUnits, Shape::kUnits));
+  }
+  __device__ __forceinline__ void load_queries() const {
+    if (threadIdx.x != 0) return;
+    ptx::barrier_arrive_expect(query_barrier_, Shape::kQueryBytes);
+    ptx::bulk_copy(queries_, query_source_, Shape::kQueryBytes, query_barrier_);
+  }
+
+  // Sums the run: O, largest scores and weight sums stay in registers.
+  __device__ __forceinline__ void run() {
+    const int units = tiles_ * Shape::kTileUnits;
+    if (threadIdx.x == 0) ring_.issue_below(min(units, Shape::kUnits));
+#pragma unroll
+    for (int n = 0; n < Shape::kColumnTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums_[0][n][i] = sums_[1][n][i] = 0.0F;
+    }
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+      most_[n] = {-INFINITY, -INFINITY};
+      weight_sums_[n] = {0.0F, 0.0F};
+    }
+    ptx::barrier_wait(query_barrier_, 0);
+    for (int tile = 0; tile < tiles_; ++tile) {
+      const int unit = tile * Shape::kTileUnits;
+      float scores[Shape::kHalfTiles][4];
+      score(tile, unit, scores);
+      __syncthreads();
+      // The keys of this tile and the values of the one before are done with.
+      if (threadIdx.x == 0) ring_.issue_below(min(units, unit + Shape::kKeyUnits + Shape::kUnits));
+      // Most tiles of a long context change no largest score: keep is 1 everywhere.
+      const bool rescale = __syncthreads_or(weigh(scores) ? 1 : 0) != 0;
+      if (rescale) keep_sums();
+      add_values(tile, unit + Shape::kKeyUnits);
+    }
+    ring_.base += units;
+  }
+
+  // Leaves the run's sums in shared memory, [column][kStagedRow], and largest scores and weight sums of each column.
+  __device__ __forceinline__ void stage() {
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+#pragma unroll
+      for (int step = 4; step < 32; step *= 2) {
+        weight_sums_[n].x += __shfl_xor_sync(~0U, weight_sums_[n].x, step);
+        weight_sums_[n].y += __shfl_xor_sync(~0U, weight_sums_[n].y, step);
+      }
+    }
+    __syncthreads();  // all values are read, keep_ and largest_ too
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+      if (!has_tiles() || g() != 0) break;
+      const int column = 8 * (first_tile() + n) + 2 * p();
+      *reinterpret_cast<float2*>(largest_ + position_group() * Shape::kColumns + column) = weight_sums_[n];
+      if (position_group() == 0) *reinterpret_cast<float2*>(keep_ + column) = most_[n];
+    }
+    auto* staged = reinterpret_cast<float*>(shared_);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+#pragma unroll
+      for (int n = 0; n < Shape::kColumnTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int column = 8 * n + 2 * p() + i % 2;
+          staged[column * kStagedRow + kWarpDims * warp() + 16 * j + 8 * (i / 2) + g()] = sums_[j][n][i];
+        }
+      }
+    }
+    __syncthreads();
+  }
+
+  // The staged sums of part `part` for the tokens whose parts are `size` long and that see it.
+  __device__ __forceinline__ void store_part(int part, int size) const {
+    const auto* staged = reinterpret_cast<const float*>(shared_);
+    for (int column = warp(); column < tokens_ * heads_a_kv_head_; column += kTilesWarps) {
+      const int token = first_token_ + column / heads_a_kv_head_;
+      const int position = frontier_ + token;
+      if (part_positions(arguments_.kv_heads, position) != size || position < begin_) continue;
+      const int head = kv_head_ * heads_a_kv_head_ + column % heads_a_kv_head_;
+      const std::int64_t row =
+          (static_cast<std::int64_t>(part) * arguments_.positions.tokens + token) * arguments_.heads + head;
+      auto* target = reinterpret_cast<float4*>(arguments_.parts.sums + row * kTensorHeadDim);
+      const auto* source = reinterpret_cast<const float4*>(staged + column * kStagedRow);
+      target[lane()] = source[lane()];
+      target[lane() + 32] = source[lane() + 32];
+      if (lane() == 0) arguments_.parts.ends[row] = {keep_[column], weight_sum(column)};
+    }
+  }
+  // The staged sums as finished attention of a prefill chunk. Gates are plain rows; many are on their way at once.
+  __device__ __forceinline__ void store_rows() const {
+    constexpr int kGroups = kTensorHeadDim / kOperandGroup;
+    constexpr int kTogether = 8;
+    const auto* staged = reinterpret_cast<const float*>(shared_);
+    const int items = tokens_ * heads_a_kv_head_ * kGroups;
+    const auto place = [&](int item, int& token, int& group) {
+      const int column = item / kGroups;
+      token = first_token_ + column / heads_a_kv_head_;
+      group = (kv_head_ * heads_a_kv_head_ + column % heads_a_kv_head_) * kGroups + item % kGroups;
+    };
+    for (int first = warp(); first < items; first += kTogether * kTilesWarps) {
+      float2 gates[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const int item = first + i * kTilesWarps;
+        if (item >= items) break;
+        int token = 0;
+        int group = 0;
+        place(item, token, group);
+        // Gates follow the queries of their head: 2 head + 1.
+        const int row = (group + group / kGroups * kGroups + kGroups) * kOperandGroup + 2 * lane();
+        gates[i] = *reinterpret_cast<const float2*>(arguments_.qkv.data +
+                                                    static_cast<std::int64_t>(token) * arguments_.qkv.rows + row);
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const int item = first + i * kTilesWarps;
+        if (item >= items) break;
+        int token = 0;
+        int group = 0;
+        place(item, token, group);
+        const int column = item / kGroups;
+        const float factor = 1.0F / weight_sum(column);
+        const float2 sums = *reinterpret_cast<const float2*>(staged + column * kStagedRow +
+                                                             item % kGroups * kOperandGroup + 2 * lane());
+        store_group(arguments_.out, group, token,
+                    {sums.x * factor * sigmoid(gates[i].x * arguments_.qkv.factor),
+                     sums.y * factor * sigmoid(gates[i].y * arguments_.qkv.factor)});
+      }
+    }
+  }
+  // Before another run: the staged sums are read, the ring is free for copies.
+  __device__ __forceinline__ void end_run() const {
+    fence_before_copies();
+    __syncthreads();
+  }
+
+ private:
+  [[nodiscard]] static __device__ __forceinline__ int warp() {
+    return static_cast<int>(threadIdx.x) / 32;
+  }
+  [[nodiscard]] static __device__ __forceinline__ int lane() {
+    return static_cast<int>(threadIdx.x) % 32;
+  }
+  [[nodiscard]] static __device__ __forceinline__ int g() {
+    return lane() / 4;
+  }
+  [[nodiscard]] static __device__ __forceinline__ int p() {
+    return lane() % 4;
+  }
+  [[nodiscard]] static __device__ __forceinline__ int position_group() {
+    return warp() % kPositionGroups;
+  }
+  [[nodiscard]] static __device__ __forceinline__ int first_tile() {
+    return warp() / kPositionGroups * Shape::kHalfTiles;
+  }
+  // With one column tile the second half of the warps has none.
+  [[nodiscard]] static __device__ __forceinline__ bool has_tiles() {
+    return Shape::kColumnTiles > 1 || warp() < kPositionGroups;
+  }
+  [[nodiscard]] static __device__ __forceinline__ std::uint32_t lane_bytes() {
+    return static_cast<std::uint32_t>(16 * lane());
+  }
+  static __device__ __forceinline__ float sum_of_groups(const float* sums, int stride) {
+    return ((sums[0] + sums[stride]) + sums[2 * stride]) + sums[3 * stride];
+  }
+  [[nodiscard]] __device__ __forceinline__ float weight_sum(int column) const {
+    return sum_of_groups(largest_ + column, Shape::kColumns);
+  }
+
+  // Scores of the warp's 16 positions, masked, and the largest of each column to shared memory.
+  __device__ __forceinline__ void score(int tile, int unit, float (&scores)[Shape::kHalfTiles][4]) {
+    if (!has_tiles()) return;
+    using Operands = CachedOperands<Shape::kKey>;
+    constexpr int kGroupBytes = 16 * kTensorHeadDim * element_bytes(Shape::kKey);
+    constexpr int kGroupsAUnit = kPositionGroups / Shape::kKeyUnits;
+    const int key_unit = unit + position_group() / kGroupsAUnit;
+    ring_.wait(key_unit);
+    const std::uint32_t keys =
+        ring_.unit(key_unit) + lane_bytes() + static_cast<std::uint32_t>(position_group() % kGroupsAUnit * kGroupBytes);
+    const std::uint32_t queries =
+        queries_ + lane_bytes() + static_cast<std::uint32_t>(first_tile() * kColumnTileElements * 2);
+    float chains[2][Shape::kHalfTiles][4] = {};
+#pragma unroll(Shape::kColumnTiles > 6 ? 2 : 8)
+    for (int pair = 0; pair < kTensorHeadDim / 32; ++pair) {
+      Operands operands;
+#pragma unroll
+      for (int i = 0; i < Operands::kPieces; ++i) {
+        operands.words[i] =
+            ptx::load_shared_16(keys + static_cast<std::uint32_t>((pair * Operands::kPieces + i) * kCachePieceBytes));
+      }
+      uint4 b[Shape::kHalfTiles];
+#pragma unroll
+      for (int n = 0; n < Shape::kHalfTiles; ++n) {
+        b[n] = ptx::load_shared_16(queries +
+                                   static_cast<std::uint32_t>(n * kColumnTileElements * 2 + pair * kCachePieceBytes));
+      }
+      std::uint32_t a[2][4];
+      operands.widen(a);
+#pragma unroll
+      for (int n = 0; n < Shape::kHalfTiles; ++n) {
+        multiply_add(chains[0][n], a[0], b[n].x, b[n].y);
+        multiply_add(chains[1][n], a[1], b[n].z, b[n].w);
+      }
+    }
+    const int first = begin_ + tile * kTilePositions;
+    const bool masked = first + kTilePositions - 1 > first_position();
+    float2 most[Shape::kHalfTiles];
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[n][i] = chains[0][n][i] + chains[1][n][i];
+      if (masked) {
+        const int column = 8 * (first_tile() + n) + 2 * p();
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if (first + 16 * position_group() + 8 * (i / 2) + g() > last_seen_[column + i % 2]) scores[n][i] = -INFINITY;
+        }
+      }
+      most[n] = {fmaxf(scores[n][0], scores[n][2]), fmaxf(scores[n][1], scores[n][3])};
+    }
+    // Step by step over all column tiles: the shuffles of one step do not wait for each other.
+#pragma unroll
+    for (int step = 4; step < 32; step *= 2) {
+#pragma unroll
+      for (int n = 0; n < Shape::kHalfTiles; ++n) {
+        most[n].x = fmaxf(most[n].x, __shfl_xor_sync(~0U, most[n].x, step));
+        most[n].y = fmaxf(most[n].y, __shfl_xor_sync(~0U, most[n].y, step));
+      }
+    }
+    if (g() == 0) {
+      float* target = largest_ + position_group() * Shape::kColumns + 8 * first_tile() + 2 * p();
+#pragma unroll
+      for (int n = 0; n < Shape::kHalfTiles; ++n) *reinterpret_cast<float2*>(target + 8 * n) = most[n];
+    }
+  }
+
+  // True when a largest score of this thread's has changed. Scores become weights, in shared memory as operand B:
+  // [column tile][pair of steps][lane][step][2 words].
+  __device__ __forceinline__ bool weigh(const float (&scores)[Shape::kHalfTiles][4]) {
+    if (!has_tiles()) return false;
+    bool changed = false;
+    const float* source = largest_ + 8 * first_tile() + 2 * p();
+    float2 most[Shape::kHalfTiles][kPositionGroups];
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+#pragma unroll
+      for (int group = 0; group < kPositionGroups; ++group) {
+        most[n][group] = *reinterpret_cast<const float2*>(source + group * Shape::kColumns + 8 * n);
+      }
+    }
+    float2 keep[Shape::kHalfTiles];
+    uint2 weights[Shape::kHalfTiles];
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+      const float2 before = most_[n];
+#pragma unroll
+      for (int group = 0; group < kPositionGroups; ++group) {
+        most_[n] = {fmaxf(most_[n].x, most[n][group].x), fmaxf(most_[n].y, most[n][group].y)};
+      }
+      changed = changed || most_[n].x != before.x || most_[n].y != before.y;
+      const float2 reference{reference_score(most_[n].x), reference_score(most_[n].y)};
+      keep[n] = {power_of_two(before.x - reference.x), power_of_two(before.y - reference.y)};
+      const float2 first{power_of_two(scores[n][0] - reference.x + kWeightExponent),
+                         power_of_two(scores[n][1] - reference.y + kWeightExponent)};
+      const float2 second{power_of_two(scores[n][2] - reference.x + kWeightExponent),
+                          power_of_two(scores[n][3] - reference.y + kWeightExponent)};
+      weight_sums_[n].x = weight_sums_[n].x * keep[n].x + (first.x + second.x);
+      weight_sums_[n].y = weight_sums_[n].y * keep[n].y + (first.y + second.y);
+      weights[n] = {transpose_matrix(narrow(first.x, first.y)), transpose_matrix(narrow(second.x, second.y))};
+    }
+    std::byte* target = shared_ + Shape::kRingBytes + (first_tile() * 2 + position_group() / 2) * kCachePieceBytes +
+                        16 * lane() + 8 * (position_group() % 2);
+#pragma unroll
+    for (int n = 0; n < Shape::kHalfTiles; ++n) {
+      *reinterpret_cast<uint2*>(target + n * 2 * kCachePieceBytes) = weights[n];
+    }
+    if (position_group() == 0 && g() == 0) {
+#pragma unroll
+      for (int n = 0; n < Shape::kHalfTiles; ++n) {
+        *reinterpret_cast<float2*>(keep_ + 8 * (first_tile() + n) + 2 * p()) = keep[n];
+      }
+    }
+    return changed;
+  }
+
+  __device__ __forceinline__ void keep_sums() {
+#pragma unroll
+    for (int n = 0; n < Shape::kColumnTiles; ++n) {
+      const float2 keep = *reinterpret_cast<const float2*>(keep_ + 8 * n + 2 * p());
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        sums_[j][n][0] *= keep.x;
+        sums_[j][n][1] *= keep.y;
+        sums_[j][n][2] *= keep.x;
+        sums_[j][n][3] *= keep.y;
+      }
+    }
+  }
+  __device__ __forceinline__ void add_values(int tile, int unit) {
+    using Operands = CachedOperands<Shape::kValue>;
+    const int valid = end_ - (begin_ + tile * kTilePositions);
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {  // of steps: 32 positions
+      const int value_unit = unit + pair * Shape::kValueUnits / 2;
+      ring_.wait(value_unit);
+      // A unit is [dim / 16][two pieces]; the warp's are dims / 16 = 2 warp, 2 warp + 1.
+      const std::uint32_t values =
+          ring_.unit(value_unit) + lane_bytes() + static_cast<std::uint32_t>(4 * warp() * kCachePieceBytes);
+      std::uint32_t a[2][2][4];  // [dims 0..15, 16..31][step]
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        Operands operands;
+#pragma unroll
+        for (int i = 0; i < Operands::kPieces; ++i) {
+          const int piece = Operands::kPieces == 2 ? 2 * j + i : 2 * j + pair;
+          operands.words[i] = ptx::load_shared_16(values + static_cast<std::uint32_t>(piece * kCachePieceBytes));
+        }
+        if (valid < kTilePositions) operands.keep_below(valid - 32 * pair, p());
+        operands.widen(a[j]);
+      }
+      const std::uint32_t weights = weights_ + lane_bytes() + static_cast<std::uint32_t>(pair * kCachePieceBytes);
+#pragma unroll
+      for (int n = 0; n < Shape::kColumnTiles; ++n) {
+        const uint4 b = ptx::load_shared_16(weights + static_cast<std::uint32_t>(n * 2 * kCachePieceBytes));
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          multiply_add(sums_[j][n], a[j][0], b.x, b.y);
+          multiply_add(sums_[j][n], a[j][1], b.z, b.w);
+        }
+      }
+    }
+  }
+
+  // Weights are 2^15 times 2^(score - largest): FP16 then reaches down to 2^-39 of the largest weight. The factor
+  // cancels against the weight sum, and parts carry it alike.
+  static constexpr float kWeightExponent = 15;
+
+  const AttentionTilesArguments& arguments_;
+  std::byte* shared_;
+  int kv_head_;
+  int heads_a_kv_head_;
+  int first_token_;
+  int tokens_;
+  int frontier_ = 0;
+  int begin_ = 0;
+  int end_ = 0;
+  int tiles_ = 0;
+  UnitRing<Shape> ring_;
+  std::uint32_t weights_ = 0;
+  std::uint32_t queries_ = 0;
+  std::uint32_t query_barrier_ = 0;
+  float* largest_ = nullptr;
+  float* keep_ = nullptr;
+  int* last_seen_ = nullptr;
+  const std::byte* keys_ = nullptr;
+  const std::byte* values_ = nullptr;
+  const std::byte* query_source_ = nullptr;
+  float sums_[2][Shape::kColumnTiles][4];  // O: [dims 0..15, 16..31 of the warp][column tile]
+  float2 most_[Shape::kHalfTiles];         // largest score so far of columns 2 p, 2 p + 1
+  float2 weight_sums_[Shape::kHalfTiles];  // this lane's share
+};
+
+}  // namespace tare::engine

@@ -1,0 +1,88 @@
+// attention_tiles in its two uses: a part of a round, rows of prefill.
+#pragma once
+
+#include "engine/cuda/attention/attention_tiles.cuh"
+#include "engine/cuda/device/launch.cuh"
+
+namespace tare::engine {
+
+template <class Shape>
+__device__ __forceinline__ void run_part(const AttentionTilesArguments& arguments, std::byte* shared, int block) {
+  const int groups = arguments.columns.groups;
+  const int kv_heads = arguments.kv_heads;
+  // The groups of a part are neighbours: the second finds the cache in L2.
+  TilesBlock<Shape> tiles(arguments, shared, block % groups, block / groups % kv_heads);
+  const int part = block / groups / kv_heads;
+  const int frontier = first_position(arguments.positions);
+  tiles.set_frontier(frontier);
+  __syncthreads();
+  int size = part_positions(kv_heads, tiles.first_position());
+  int begin = part * size;
+  int end = min(begin + size, tiles.last_position() + 1);
+  if (begin < end) tiles.begin_run(begin, end, frontier);
+  ptx::wait_for_preceding_grid();
+  bool has_queries = false;
+  // Almost always one run: the group's last token may be the first of a longer part.
+  while (true) {
+    if (begin < end) {
+      if (!has_queries) tiles.load_queries();
+      has_queries = true;
+      tiles.run();
+      tiles.stage();
+      tiles.store_part(part, size);
+      tiles.end_run();
+    }
+    const int last_size = part_positions(kv_heads, tiles.last_position());
+    if (last_size == size) return;
+    size = last_size;
+    begin = part * size;
+    end = min(begin + size, tiles.last_position() + 1);
+    if (begin < end) tiles.begin_run(begin, end, frontier);
+  }
+}
+
+template <class Shape>
+__device__ __forceinline__ void run_prefill(const AttentionTilesArguments& arguments, std::byte* shared, int block) {
+  // The longest rows first.
+  TilesBlock<Shape> tiles(arguments, shared, arguments.columns.groups - 1 - block / arguments.kv_heads,
+                          block % arguments.kv_heads);
+  tiles.set_frontier(arguments.positions.first);
+  __syncthreads();
+  tiles.begin_run(0, tiles.last_position() + 1, arguments.positions.first);
+  ptx::wait_for_preceding_grid();
+  tiles.load_queries();
+  tiles.run();
+  tiles.stage();
+  tiles.store_rows();
+}
+
+template <class Shape>
+__global__ void __launch_bounds__(kTilesThreads, 1)
+    attention_tiles_kernel(const __grid_constant__ AttentionTilesArguments arguments) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) std::byte shared[];
+  ptx::launch_dependents();
+  const int block = static_cast<int>(blockIdx.x);
+  if constexpr (Shape::kRound) {
+    if (block < arguments.fill.blocks) {
+      fill_l2(arguments.fill, block);
+      ptx::wait_for_preceding_grid();
+      return;
+    }
+    run_part<Shape>(arguments, shared, block - arguments.fill.blocks);
+  } else {
+    run_prefill<Shape>(arguments, shared, block);
+  }
+#else
+  (void)arguments;
+  __trap();  // attention.cpp launches attention_plain on such devices
+#endif
+}
+
+template <class Shape>
+void launch_tiles(const char* name, int blocks, const AttentionTilesArguments& arguments, const CudaLaunch& launch) {
+  launch_kernel(name, attention_tiles_kernel<Shape>,
+                {.blocks = blocks, .threads = kTilesThreads, .shared_bytes = Shape::kSharedBytes}, launch, arguments);
+}
+
+}  // namespace tare::engine

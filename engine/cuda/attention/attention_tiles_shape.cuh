@@ -1,0 +1,80 @@
+// The instances of attention_tiles, their shared memory, and the ring that brings the cache.
+#pragma once
+
+#include "engine/cuda/attention/attention_layout.h"
+#include "engine/cuda/device/ptx.cuh"
+
+namespace tare::engine {
+
+constexpr int kTilesWarps = 8;
+constexpr int kTilesThreads = 32 * kTilesWarps;
+constexpr int kPositionGroups = 4;                       // of 16 positions, in a tile
+constexpr int kWarpDims = kTensorHeadDim / kTilesWarps;  // two operands A of 16 dims
+constexpr int kMostSharedBytes = 232448;                 // of one block of an SM
+constexpr int kMostUnits = 12;
+constexpr int kStagedRow = kTensorHeadDim + 4;  // floats; the 4 keep banks apart
+
+template <CacheFormat kKeyFormat, CacheFormat kValueFormat, int kTiles, bool kInRound>
+struct TilesShape {
+  static constexpr CacheFormat kKey = kKeyFormat;
+  static constexpr CacheFormat kValue = kValueFormat;
+  static constexpr int kColumnTiles = kTiles;
+  static constexpr int kColumns = 8 * kTiles;
+  static constexpr int kHalfTiles = (kTiles + 1) / 2;  // of a warp, in S
+  static constexpr bool kRound = kInRound;
+  // Units of a tile: 64 positions x 256 dims.
+  static constexpr int kKeyUnits = element_bytes(kKey);
+  static constexpr int kValueUnits = element_bytes(kValue);
+  static constexpr int kTileUnits = kKeyUnits + kValueUnits;
+  // [ring][weights][queries][largest: 4 columns][keep: columns][last seen position: columns][barriers]
+  static constexpr int kQueryBytes = kTiles * kColumnTileElements * 2;
+  static constexpr int kWeightBytes = kTiles * 8 * kTilePositions * 2;
+  static constexpr int kOtherBytes =
+      kWeightBytes + kQueryBytes + kColumns * 4 * (kPositionGroups + 2) + 8 * (kMostUnits + 1);
+  // One block an SM: launched early, blocks that fit in pairs meet on the SMs that are free first while others stay
+  // idle (T = 8 at 131,072: 220 us in pairs, 138 us so).
+  static constexpr int kRoomForUnits = (kMostSharedBytes - kOtherBytes) / kCacheUnitBytes;
+  static constexpr int kUnits = kRoomForUnits < kMostUnits ? kRoomForUnits : kMostUnits;
+  static constexpr int kRingBytes = kUnits * kCacheUnitBytes;
+  static constexpr int kSharedBytes = kRingBytes + kOtherBytes;
+  static_assert(kUnits >= kTileUnits && kUnits <= kMostUnits);
+  static_assert(kTiles == 1 || kTiles % 2 == 0, "both halves of the warps have the same number of column tiles");
+  static_assert(kColumns * kStagedRow * 4 <= kRingBytes + kWeightBytes, "the result is staged in ring and weights");
+};
+
+// The ring as thread 0 fills it and all warps read it. Units are counted from the block's first.
+template <class Shape>
+struct UnitRing {
+  std::uint32_t ring = 0;
+  std::uint32_t barriers = 0;
+  const std::byte* keys = nullptr;  // of the run's first tile
+  const std::byte* values = nullptr;
+  int base = 0;    // units of earlier runs
+  int issued = 0;  // of this run
+
+  __device__ __forceinline__ std::uint32_t unit(int index) const {
+    return ring + static_cast<std::uint32_t>((base + index) % Shape::kUnits * kCacheUnitBytes);
+  }
+  __device__ __forceinline__ void wait(int index) const {
+    const int at = base + index;
+    ptx::barrier_wait(barriers + static_cast<std::uint32_t>(8 * (at % Shape::kUnits)),
+                      static_cast<std::uint32_t>(at / Shape::kUnits % 2));
+  }
+  __device__ __forceinline__ void issue_below(int limit) {
+#pragma unroll 1
+    for (; issued < limit; ++issued) {
+      const int tile = issued / Shape::kTileUnits;
+      const int within = issued % Shape::kTileUnits;
+      const std::byte* source =
+          within < Shape::kKeyUnits
+              ? keys + static_cast<std::int64_t>(tile * Shape::kKeyUnits + within) * kCacheUnitBytes
+              : values +
+                    static_cast<std::int64_t>(tile * Shape::kValueUnits + within - Shape::kKeyUnits) * kCacheUnitBytes;
+      const std::uint32_t barrier = barriers + static_cast<std::uint32_t>(8 * ((base + issued) % Shape::kUnits));
+      ptx::barrier_arrive_expect(barrier, kCacheUnitBytes);
+      ptx::bulk_copy(unit(issued), source, kCacheUnitBytes, barrier);
+    }
+  }
+};
+
+}  // namespace tare::engine

@@ -1,0 +1,81 @@
+// Gated DeltaNet of one layer on the GPU: convolution, gates, recurrence, gated norm (docs/method/model.md; formulas
+// and the two forms: engine/cpu/gdn_cache.h says them for the CPU, model specification 3.3 to 3.5 and 5.3, 5.4).
+//
+// A verify leaves the committed state and columns as they are but for folding what was committed before it; it records
+// per token what a fold needs (normalised key, update u, decay) and the projections before convolution
+// (round_control.h).
+//   recurrent form: the state steps token by token, S <- a S + k u^T, in the same operations in verify and fold, so a
+//                   sequence has the same bits however it is cut into passes.
+//   chunked form:   up to 16 tokens are one chunk (WY form; a chain's mask here, a tree's later): no state of a token
+//   is
+//                   formed, the state is read once a chunk. Equal to the recurrent form up to FP32 rounding.
+#pragma once
+
+#include "engine/backend/options.h"
+#include "engine/cuda/device/device_buffer.h"
+#include "engine/cuda/device/launch.h"
+#include "engine/cuda/device/round_control.h"
+#include "engine/cuda/product/operand.h"
+#include "engine/cuda/product/product.h"
+
+namespace tare::engine {
+
+struct CudaGdnShape {
+  int key_heads = 0;
+  int value_heads = 0;  // a multiple of key_heads
+  int dk = 0;
+  int dv = 0;
+  int taps = 0;   // of the convolution
+  float eps = 0;  // of the gated norm
+
+  [[nodiscard]] constexpr int channels() const { return 2 * key_heads * dk + value_heads * dv; }
+};
+// Throws Error (input) naming the size when the kernels do not support it.
+void check_gdn_shape(const CudaGdnShape& shape);
+
+// Device memory, FP32.
+struct CudaGdnWeights {
+  const float* convolution = nullptr;  // [channels][taps]; the last tap meets the current token
+  const float* decay_rate = nullptr;   // [value_heads]: exp(A_log)
+  const float* dt_bias = nullptr;      // [value_heads]
+  const float* norm = nullptr;         // [dv], plain gain
+};
+
+// What a layer remembers: state, convolution columns, records of two verifies.
+class CudaGdnCache {
+ public:
+  CudaGdnCache(const CudaGdnShape& shape, StateFormat state, CacheFormat columns);
+  void reset(cudaStream_t stream);  // everything zero
+  // [value_heads, dk, dv] FP32 as after the last committed token, with `pending` records of half `1 - half` folded into
+  // the copy that is returned.
+  [[nodiscard]] std::vector<float> state(int pending, int half) const;
+
+  [[nodiscard]] std::size_t state_bytes() const { return state_.bytes(); }
+  [[nodiscard]] std::size_t column_bytes() const { return columns_.bytes(); }
+  [[nodiscard]] std::size_t record_bytes() const { return records_.bytes(); }
+
+  const CudaGdnShape shape;
+  const StateFormat state_format;
+  const CacheFormat column_format;
+  [[nodiscard]] std::byte* state_data() const { return state_.data(); }
+  [[nodiscard]] std::byte* column_data() const { return columns_.data(); }
+  [[nodiscard]] std::byte* record_data() const { return records_.data(); }
+
+ private:
+  DeviceBuffer state_, columns_, records_;
+};
+
+// qkvz: rows [q | k | v | z] (channels, then value_heads * dv); gates: rows [b | a] of value_heads each, plain rows.
+// out: operand of value_heads * dv columns, heads in order; every token of its width is written, zeros past `tokens`.
+// Reads and writes the cache as described above. tokens 1..32.
+void launch_gdn_round(GdnForm form, const CudaGdnWeights& weights, const CudaGdnCache& cache, const ProductResult& qkvz,
+                      const ProductResult& gates, int tokens, const RoundControl* control, const Operand& out,
+                      const L2Fill& fill, const CudaLaunch& launch);
+
+// Absorbs tokens 0..tokens-1 at once (prefill; results are plain rows, out is rows): the state after them is written.
+// Folds `control->pending` records first. tokens >= 1, any number.
+void launch_gdn_prefill(GdnForm form, const CudaGdnWeights& weights, const CudaGdnCache& cache,
+                        const ProductResult& qkvz, const ProductResult& gates, int tokens, const RoundControl* control,
+                        const Operand& out, const CudaLaunch& launch);
+
+}  // namespace tare::engine

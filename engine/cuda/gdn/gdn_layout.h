@@ -1,0 +1,66 @@
+// Where a GDN layer's memory lies. dk and dv are padded with zeros to kGdnHead, so that one kernel serves every shape.
+//
+//   state        [value head][row of dk][column of dv], FP32 or FP16: S' with S = scale S'
+//   scales       [value head][half of the columns] FP32. A token multiplies the scale by its decay instead of the
+//                state; when the scale would fall below kGdnLeastScale it is multiplied into S' and starts again at 1.
+//                Zero memory is the state before the first token: the first decay gives 0, S' starts again at 0.
+//   columns      [value head][oldest .. newest][q | k | v], FP32 or BF16. Heads that share a key head each keep its
+//                columns, so that no thread block reads what another one writes.
+//   records      by half of the verifies: keys [token][key head][dk], updates [token][value head][dv] (u / scale),
+//                decays [token][value head], projections [token][q heads | k heads | v heads], all FP32
+//   mixed        [token][value_heads * dv] FP32: outputs on their way into an operand whose groups heads share
+#pragma once
+
+#include <cstdint>
+
+#include "engine/backend/options.h"
+#include "engine/cuda/gdn/gdn.h"
+#include "engine/cuda/product/operand.h"
+
+namespace tare::engine {
+
+constexpr int kGdnHead = 128;
+constexpr int kGdnTaps = 4;
+constexpr int kGdnPast = kGdnTaps - 1;
+constexpr int kGdnScaleCopies = 2;
+constexpr float kGdnLeastScale = 0x1p-20F;
+
+struct GdnMemory {
+  void* state = nullptr;
+  float* scales = nullptr;
+  void* columns = nullptr;
+  float* keys = nullptr;
+  float* updates = nullptr;
+  float* decays = nullptr;
+  float* projections = nullptr;
+  float* mixed = nullptr;
+  bool half_state = false;
+  bool narrow_columns = false;
+};
+
+[[nodiscard]] constexpr std::int64_t gdn_state_elements(const CudaGdnShape& shape) {
+  return static_cast<std::int64_t>(shape.value_heads) * kGdnHead * kGdnHead;
+}
+[[nodiscard]] constexpr std::int64_t gdn_column_elements(const CudaGdnShape& shape) {
+  return static_cast<std::int64_t>(shape.value_heads) * kGdnPast * 3 * kGdnHead;
+}
+// Elements of one half of the records.
+[[nodiscard]] constexpr std::int64_t gdn_key_elements(const CudaGdnShape& shape) {
+  return static_cast<std::int64_t>(kMostRoundTokens) * shape.key_heads * kGdnHead;
+}
+[[nodiscard]] constexpr std::int64_t gdn_update_elements(const CudaGdnShape& shape) {
+  return static_cast<std::int64_t>(kMostRoundTokens) * shape.value_heads * kGdnHead;
+}
+[[nodiscard]] constexpr std::int64_t gdn_decay_elements(const CudaGdnShape& shape) {
+  return static_cast<std::int64_t>(kMostRoundTokens) * shape.value_heads;
+}
+[[nodiscard]] constexpr std::int64_t gdn_projection_elements(const CudaGdnShape& shape) {
+  return static_cast<std::int64_t>(kMostRoundTokens) * (2 * shape.key_heads + shape.value_heads) * kGdnHead;
+}
+[[nodiscard]] constexpr std::int64_t gdn_mixed_elements(const CudaGdnShape& shape) {
+  return static_cast<std::int64_t>(kMostRoundTokens) * shape.value_heads * shape.dv;
+}
+// Where each part of a cache lies.
+[[nodiscard]] GdnMemory gdn_memory(const CudaGdnCache& cache);
+
+}  // namespace tare::engine

@@ -1,0 +1,26 @@
+// One launch of the GDN kernel: what gdn.h's functions fill in, and tests in order to choose the number of slices.
+#pragma once
+
+#include "engine/cuda/gdn/gdn.h"
+#include "engine/cuda/gdn/gdn_layout.h"
+
+namespace tare::engine {
+
+struct GdnPass {
+  CudaGdnShape shape;
+  CudaGdnWeights weights;
+  GdnMemory memory;
+  ProductResult qkvz;
+  ProductResult gates;
+  int tokens = 0;
+  const RoundControl* control = nullptr;
+  Operand out;
+  L2Fill fill;
+  bool absorb = false;  // tokens become part of the past at once; otherwise they leave records
+};
+
+// Thread blocks a value head: 2 where thread blocks can form clusters, 1 elsewhere.
+[[nodiscard]] int gdn_slices_of_device();
+void launch_gdn_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch);
+
+}  // namespace tare::engine

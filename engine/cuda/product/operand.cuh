@@ -1,0 +1,50 @@
+// store_group: the one way to write an Operand.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "engine/cuda/product/operand.h"
+
+namespace tare::engine {
+
+// Called by a whole warp: lane l has columns 2 l and 2 l + 1 of `group` (64 columns) of `token`; columns past
+// operand.columns and tokens past the real ones must come as zeros. In row layouts a token past the width and columns
+// past the last are not written.
+__device__ __forceinline__ void store_group(const Operand& operand, int group, int token, float2 pair) {
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  const std::int64_t column = static_cast<std::int64_t>(group) * kOperandGroup + 2 * lane;
+  if (operand.layout == OperandLayout::kFP32Rows || operand.layout == OperandLayout::kBF16Rows) {
+    if (token >= operand.width) return;
+    const std::int64_t place = token * operand.columns + column;
+    for (int i = 0; i < 2; ++i) {
+      if (column + i >= operand.columns) break;
+      const float value = i == 0 ? pair.x : pair.y;
+      if (operand.layout == OperandLayout::kFP32Rows) {
+        reinterpret_cast<float*>(operand.data)[place + i] = value;
+      } else {
+        reinterpret_cast<__nv_bfloat16*>(operand.data)[place + i] = __float2bfloat16_rn(value);
+      }
+    }
+    return;
+  }
+  std::byte* block =
+      operand.data + static_cast<std::size_t>(group) * static_cast<std::size_t>(operand_block_bytes(operand.width));
+  auto* target = reinterpret_cast<std::uint32_t*>(block + 2 * operand_panel_place(operand.width, token, 2 * lane));
+  const __nv_bfloat162 rounded = __float22bfloat162_rn(pair);
+  if (operand.layout == OperandLayout::kBF16Panels) {
+    *target = *reinterpret_cast<const std::uint32_t*>(&rounded);
+    return;
+  }
+  const float factor = __int_as_float((operand.exponent + 127) << 23);
+  const float2 exact = __bfloat1622float2(rounded);
+  const __half2 halves = __floats2half2_rn(exact.x * factor, exact.y * factor);
+  *target = *reinterpret_cast<const std::uint32_t*>(&halves);
+  const float2 kept = __half22float2(halves);
+  float sum = kept.x + kept.y;
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0U, sum, step);
+  auto* sums = reinterpret_cast<float*>(block + operand_panel_bytes(operand.width));
+  if (lane == 0) sums[operand_sum_place(operand.width, token)] = sum;
+}
+
+}  // namespace tare::engine

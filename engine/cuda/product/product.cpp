@@ -1,0 +1,103 @@
+#include "engine/cuda/product/product.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "base/error.h"
+#include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/product/product_stream.h"
+#include "engine/cuda/product/tiles.h"
+
+namespace tare::engine {
+namespace {
+
+auto format_launch(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kQ4:
+      return launch_q4_product;
+    case WeightFormat::kQ3:
+      return launch_q3_product;
+    case WeightFormat::kQ8:
+      return launch_q8_product;
+    case WeightFormat::kFP8:
+      return launch_fp8_product;
+    case WeightFormat::kBF16:
+      return launch_bf16_product;
+  }
+  throw internal_error("no product of this weight format");
+}
+
+void require_hopper() {
+  int device = 0;
+  int major = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  if (major != 9) {
+    throw Error(ErrorKind::kEnvironment,
+                "the weight products of a round need a Hopper GPU (compute capability 9.0); reference products "
+                "(activations.format fp32) run on any",
+                "product");
+  }
+}
+
+void check(const WeightMatrix& matrix, const Operand& operand, const SideRows& side, const float* planes) {
+  const bool bfloat16 = matrix.format == WeightFormat::kBF16;
+  if (operand.layout != (bfloat16 ? OperandLayout::kBF16Panels : OperandLayout::kFP16Panels)) {
+    throw internal_error("a product's operand has the layout of another weight format");
+  }
+  if (operand.width != 8 && operand.width != 16 && operand.width != 32) {
+    throw internal_error("a product takes 8, 16 or 32 tokens, not " + std::to_string(operand.width));
+  }
+  if (operand.columns != matrix.columns) {
+    throw internal_error("a product's operand has " + std::to_string(operand.columns) + " columns, its weights " +
+                         std::to_string(matrix.columns));
+  }
+  if (matrix.tiles == nullptr || operand.data == nullptr || planes == nullptr ||
+      (side.rows > 0 && (side.weights == nullptr || side.out == nullptr))) {
+    throw internal_error("a product without weights, operand, planes or side rows");
+  }
+}
+
+}  // namespace
+
+TilePlan product_plan(const WeightMatrix& matrix, const ProductSettings& settings, int side_rows) {
+  if (settings.blocks < 1) throw internal_error("a product needs at least one thread block");
+  const int side_blocks = (side_rows + kSideRowsABlock - 1) / kSideRowsABlock;
+  return cut_tiles(matrix.rows, matrix.columns, std::max(1, settings.blocks - side_blocks));
+}
+
+std::int64_t product_plane_floats(const WeightMatrix& matrix, const ProductSettings& settings, int width,
+                                  int side_rows) {
+  const TilePlan plan = product_plan(matrix, settings, side_rows);
+  return plane_floats(plan, width) * plan.most_planes();
+}
+
+ProductResult launch_product(const WeightMatrix& matrix, const Operand& operand, const SideRows& side, float* planes,
+                             const ProductSettings& settings, const CudaLaunch& launch) {
+  check(matrix, operand, side, planes);
+  require_hopper();
+  const float operand_factor = std::ldexp(1.0F, -operand.exponent);
+  const TilePlan plan = product_plan(matrix, settings, side.rows);
+  const StreamProduct product{.arguments = {.weights = matrix.tiles,
+                                            .operand = operand.data,
+                                            .planes = planes,
+                                            .plan = plan,
+                                            .trigger_pairs = settings.trigger_pairs,
+                                            .ahead_pairs = settings.ahead_pairs,
+                                            .side_weights = side.weights,
+                                            .side_out = side.out,
+                                            .side_rows = side.rows,
+                                            .columns = static_cast<int>(matrix.columns),
+                                            .side_factor = operand_factor},
+                              .width = operand.width};
+  format_launch(matrix.format)(product, launch);
+  return {.data = planes,
+          .rows = static_cast<int>(matrix.rows),
+          .width = operand.width,
+          .planes = true,
+          .factor = stream_sum_factor(matrix.format) * operand_factor,
+          .plan = plan};
+}
+
+}  // namespace tare::engine

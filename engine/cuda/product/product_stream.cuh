@@ -1,0 +1,380 @@
+// The kernel of the weight products, for any format policy (q4_format.cuh is the first): weights stream through a ring
+// of bulk copies in shared memory, become operand A in registers, meet the activations in mma.sync, and leave partial
+// sums in planes (tile_plan.h).
+//
+//   thread block = eight warps. Warp w has 16 rows of two of the four tiles of every unit.
+//   stage        = units of one row block, a pair where that is small, and their operand blocks.
+//                  full: 1 arrival and the bytes of the copies; empty: 1 arrival a warp
+//
+// There is no producer warp: the warps take turns, and after its part of stage i a warp asks for what goes where stage
+// i - 1 was. Without it two blocks leave the registers that their neighbours need.
+//
+// A block asks for its first ring of weights before it waits for the preceding grid; weights are never written while a
+// round runs. Operand blocks come after the wait. Started before the preceding products end, a block thus fills its
+// ring while they compute, and DRAM stays busy across the boundary.
+//
+// With two warps a scheduler it is latency that costs: the products of both units of a pair are interleaved, so that
+// eight chains of matrix instructions are on their way at N = 16, and the next stage's codes are loaded while the last
+// of them run.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/cuda/device/launch.cuh"
+#include "engine/cuda/product/product_fragments.cuh"
+#include "engine/cuda/product/product_side.cuh"
+#include "engine/cuda/product/product_stream.h"
+
+namespace tare::engine {
+
+constexpr int kStreamWarps = 8;
+constexpr int kStreamThreads = 32 * kStreamWarps;
+constexpr int kWarpTiles = kTilesAUnit * 4 / kStreamWarps;  // four warps make a tile's 64 rows
+constexpr int kStreamRegisters = 96;                        // two blocks leave 4,096 a scheduler to their neighbours
+constexpr int kBarrierBytes = 16;                           // of a stage: full and empty
+constexpr int kStreamSharedBytes = 109 * 1024;              // two blocks leave 6 KB to their neighbours
+constexpr int kFewStages = 4;
+
+// Two blocks run on an SM: one computes, its successor fills its ring.
+struct StreamShape {
+  int units = 0;  // of a stage
+  int stage_bytes = 0;
+  int stages = 0;
+};
+[[nodiscard]] constexpr StreamShape stream_shape(WeightFormat format, int tokens) {
+  StreamShape shape;
+  for (shape.units = tokens > 16 ? 1 : 2; shape.units > 0; --shape.units) {  // 32 tokens' sums of a pair are too many
+    shape.stage_bytes = shape.units * (unit_bytes(format) + operand_block_bytes(tokens));
+    shape.stages = kStreamSharedBytes / (shape.stage_bytes + kBarrierBytes);
+    if (shape.stages >= kFewStages || shape.units == 1) break;
+  }
+  return shape;
+}
+
+// A stage index that goes round, and the parity of its lap.
+template <int kStages>
+struct RingPlace {
+  int stage = 0;
+  std::uint32_t parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1U;
+    }
+  }
+};
+
+// What a thread of the block does.
+template <class Format, int kTokens, int kStages>
+class Stream {
+ public:
+  static constexpr int kUnits = stream_shape(Format::kFormat, kTokens).units;
+  static constexpr std::uint32_t kUnitBytes = unit_bytes(Format::kFormat);
+  static constexpr std::uint32_t kCodeBytes = unit_code_bytes(Format::kFormat);
+  static constexpr std::uint32_t kTileBytes = kCodeBytes / kTilesAUnit;
+  static constexpr std::uint32_t kBlockBytes = operand_block_bytes(kTokens);
+  static constexpr std::uint32_t kStageBytes = kUnits * (kUnitBytes + kBlockBytes);
+  static constexpr int kStagesAPair = 2 / kUnits;
+
+  __device__ __forceinline__ Stream(const StreamArguments& arguments, std::uint32_t shared)
+      : arguments_(arguments),
+        shared_(shared),
+        warp_(__shfl_sync(~0U, threadIdx.x / 32, 0)),  // so that ptxas sees that a warp has one
+        tile_thread_(threadIdx.x % kTileThreads),
+        tiles_(threadIdx.x / kTileThreads * kWarpTiles * kTileBytes),
+        operand_row_(kUnits * kUnitBytes + OperandStep<kTokens>::row(threadIdx.x % 32)),
+        group_sum_place_(kUnits * kUnitBytes + GroupSums<kTokens>::place(threadIdx.x % 4)),
+        scales_(kCodeBytes + threadIdx.x % kTileThreads / 4 * 16 + threadIdx.x / kTileThreads * kWarpTiles * 4),
+        first_(arguments.plan.first_pair(static_cast<int>(blockIdx.x)) * kStagesAPair),
+        count_(arguments.plan.first_pair(static_cast<int>(blockIdx.x) + 1) * kStagesAPair - first_),
+        row_block_stages_(arguments.plan.pairs_a_row_block * kStagesAPair),
+        duty_(warp_ == 0 ? kStreamWarps : static_cast<int>(warp_)),
+        duty_place_(place_in_row_block(duty_ - 1 + kStages)) {
+    // Keeps them in registers; else they are made anew in every turn of the loop.
+    asm volatile("" : "+r"(shared_), "+r"(tile_thread_), "+r"(operand_row_), "+r"(scales_), "+r"(group_sum_place_));
+  }
+
+  __device__ __forceinline__ void init_barriers() const {
+    if (threadIdx.x == 0) {
+      for (int stage = 0; stage < kStages; ++stage) {
+        ptx::barrier_init(full(stage), 1);
+        ptx::barrier_init(empty(stage), kStreamWarps);
+      }
+      ptx::fence_barrier_init();
+    }
+  }
+
+  // The first ring of weights, before the preceding grid ends; after it the operand blocks.
+  __device__ __forceinline__ void fill() {
+    const int filled = count_ < kStages ? count_ : kStages;
+    if (threadIdx.x == 0) {
+      const std::uint64_t policy = ptx::evict_first_policy();
+      for (int index = 0; index < filled; ++index) {
+        ptx::barrier_arrive_expect(full(index), kStageBytes);
+        ptx::bulk_copy(stage(index), units(index), kUnits * kUnitBytes, full(index), policy);
+      }
+      for (int index = filled; index < filled + arguments_.ahead_pairs * kStagesAPair && index < count_; ++index) {
+        ptx::bulk_prefetch_l2(units(index), kUnits * kUnitBytes);
+      }
+    }
+    int place = place_in_row_block(0);
+    ptx::wait_for_preceding_grid();
+    if (threadIdx.x == 0) {
+      for (int index = 0; index < filled; ++index) {
+        ptx::bulk_copy(stage(index) + kUnits * kUnitBytes, operand(place), kUnits * kBlockBytes, full(index));
+        if (++place == row_block_stages_) place = 0;
+      }
+      if (arguments_.trigger_pairs >= 0 && count_ - filled <= arguments_.trigger_pairs * kStagesAPair) {
+        ptx::launch_dependents();
+      }
+    }
+  }
+
+  __device__ __forceinline__ void consume() {
+    clear_totals();
+    ptx::barrier_wait(full(0), 0);
+    load_first(stage(0));
+    int fragment_end = min(row_block_stages_ - place_in_row_block(0), count_);
+    for (int index = 0;; ++index) {
+      multiply_stage(index);
+      if (index + 1 == fragment_end) {
+        store_totals(
+            static_cast<int>(static_cast<unsigned>(first_ + index) / static_cast<unsigned>(row_block_stages_)));
+        if (fragment_end == count_) break;
+        clear_totals();
+        fragment_end = min(fragment_end + row_block_stages_, count_);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kSteps = 4;
+  // Units whose products are on their way together: four chains of matrix instructions hide each other's latency.
+  static constexpr int kAtOnce = kTokens == 8 ? kUnits : 1;
+
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t stage(int index) const {
+    return shared_ + static_cast<std::uint32_t>(index) * kStageBytes;
+  }
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t full(int index) const {
+    return shared_ + kStages * kStageBytes + static_cast<std::uint32_t>(8 * index);
+  }
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t empty(int index) const { return full(index) + 8 * kStages; }
+  // What stage `index` of the run holds.
+  [[nodiscard]] __device__ __forceinline__ const std::byte* units(int index) const {
+    return arguments_.weights + static_cast<std::size_t>(first_ + index) * (kUnits * kUnitBytes);
+  }
+  // Of stage `index` of the run.
+  [[nodiscard]] __device__ __forceinline__ int place_in_row_block(int index) const {
+    return static_cast<int>(static_cast<unsigned>(first_ + index) % static_cast<unsigned>(row_block_stages_));
+  }
+  [[nodiscard]] __device__ __forceinline__ const std::byte* operand(int place) const {
+    return arguments_.operand + static_cast<std::size_t>(place) * (kUnits * kBlockBytes);
+  }
+
+  // After stage `index` was read, the warp whose turn it is asks for what goes where the stage before lay.
+  __device__ __forceinline__ void refill(int index) {
+    if (index != duty_) return;
+    const int asked = index - 1 + kStages;
+    if (asked < count_) {
+      const int before = place_.stage == 0 ? kStages - 1 : place_.stage - 1;
+      ptx::barrier_wait(empty(before), place_.stage == 0 ? place_.parity ^ 1U : place_.parity);
+      __syncwarp();
+      ptx::warp_bulk_copies(stage(before), units(asked), kUnits * kUnitBytes, ptx::evict_first_policy(),
+                            operand(duty_place_), kUnits * kBlockBytes, full(before));
+      if (count_ - 1 - asked == arguments_.trigger_pairs * kStagesAPair) ptx::launch_dependents();
+    }
+    duty_ += kStreamWarps;
+    duty_place_ += kStreamWarps;
+    while (duty_place_ >= row_block_stages_) duty_place_ -= row_block_stages_;
+  }
+
+  // What a stage's products begin with; the rest is loaded while they run.
+  __device__ __forceinline__ void load_first(std::uint32_t stage_address) {
+#pragma unroll
+    for (int unit = 0; unit < kUnits; ++unit) {
+      const std::uint32_t tiles = stage_address + unit * kUnitBytes + tiles_;
+#pragma unroll
+      for (int tile = 0; tile < kWarpTiles; ++tile) {
+        codes_[unit][tile] = Format::load(tiles + tile * kTileBytes, static_cast<int>(tile_thread_));
+      }
+      b_[unit].load(stage_address + operand_row_ + unit * kBlockBytes, 0);
+      if constexpr (Format::kGroupBias != 0.0F) {
+        group_sums_[unit].load(stage_address + group_sum_place_ + unit * kBlockBytes);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void multiply_stage(int index) {
+    const std::uint32_t stage_address = stage(place_.stage);
+    RingPlace<kStages> next = place_;
+    next.advance();
+    bool next_landed = false;
+#pragma unroll
+    for (int first = 0; first < kUnits; first += kAtOnce) {
+      uint2 scales[kAtOnce];
+      float sums[kAtOnce][kWarpTiles][kTokens / 2];
+#pragma unroll
+      for (int unit = 0; unit < kAtOnce; ++unit) {
+        if constexpr (Format::kScaled) {
+#pragma unroll
+          for (int tile = 0; tile < kWarpTiles; ++tile) {
+            start_sums<Format, kTokens>(sums[unit][tile], group_sums_[first + unit]);
+          }
+          scales[unit] = ptx::load_shared_8(stage_address + scales_ + (first + unit) * kUnitBytes);
+        }
+      }
+      if (first + kAtOnce == kUnits) next_landed = ptx::barrier_ended(full(next.stage), next.parity);
+      multiply_units(stage_address, first, sums);
+      if (first + kAtOnce == kUnits) hand_over(index, next, next_landed);
+      if constexpr (Format::kScaled) {
+#pragma unroll
+        for (int unit = 0; unit < kAtOnce; ++unit) {
+          add_group<kTokens>(totals_[0], sums[unit][0], scales[unit].x);
+          add_group<kTokens>(totals_[1], sums[unit][1], scales[unit].y);
+        }
+      }
+    }
+  }
+  static_assert(kWarpTiles == 2, "a lane's scales of its tiles are 8 bytes");
+
+  // Operand A of the next tile is unpacked while the matrix unit has the one before.
+  __device__ __forceinline__ void multiply_units(std::uint32_t stage_address, int first,
+                                                 float (&sums)[kAtOnce][kWarpTiles][kTokens / 2]) {
+    constexpr int kChains = kAtOnce * kWarpTiles;
+    std::uint32_t a[2][4];
+    Format::unpack(codes_[first][0], 0, a[0]);
+#pragma unroll
+    for (int turn = 0; turn < kSteps * kChains; ++turn) {
+      const int step = turn / kChains;
+      const int unit = turn % kChains / kWarpTiles;
+      const int tile = turn % kWarpTiles;
+      if (turn + 1 < kSteps * kChains) {
+        const int next = turn + 1;
+        Format::unpack(codes_[first + next % kChains / kWarpTiles][next % kWarpTiles], next / kChains, a[next % 2]);
+      }
+#pragma unroll
+      for (int j = 0; j < kTokens / 8; ++j) {
+        float* d = Format::kScaled ? sums[unit][tile] : totals_[tile];
+        multiply<Format::kBFloat16>(d + 4 * j, a[turn % 2], b_[first + unit].b + 2 * j);
+      }
+      if (tile + 1 == kWarpTiles && step + 1 < kSteps) {
+        b_[first + unit].load(stage_address + operand_row_ + (first + unit) * kBlockBytes, step + 1);
+      }
+    }
+  }
+
+  // All of the stage is in registers: frees it, and begins with the next.
+  __device__ __forceinline__ void hand_over(int index, const RingPlace<kStages>& next, bool next_landed) {
+    ptx::warp_barrier_arrive(empty(place_.stage));
+    refill(index);
+    place_ = next;
+    if (index + 1 < count_) {
+      if (!next_landed) ptx::barrier_wait(full(next.stage), next.parity);
+      load_first(stage(next.stage));
+    }
+  }
+
+  __device__ __forceinline__ void clear_totals() {
+#pragma unroll
+    for (auto& totals : totals_) {
+#pragma unroll
+      for (float& total : totals) total = 0.0F;
+    }
+  }
+
+  // The sums of a row block, to this thread block's plane of it.
+  __device__ __forceinline__ void store_totals(int row_block) const {
+    std::uint32_t thread = threadIdx.x;
+    asm volatile("" : "+r"(thread));  // not to be prepared before the loop, whose registers are few
+    const int plane = static_cast<int>(blockIdx.x) - arguments_.plan.first_block(row_block);
+    float* target = arguments_.planes + static_cast<std::size_t>(plane) * plane_floats(arguments_.plan, kTokens) +
+                    static_cast<std::size_t>(row_block) * kUnitRows * kTokens;
+    constexpr float kUndo = 1.0F / Format::kRowFactor;
+#pragma unroll
+    for (int tile = 0; tile < kWarpTiles; ++tile) {
+      const int row = static_cast<int>(thread / kTileThreads * kWarpTiles * kTileRows +
+                                       thread % kTileThreads / 32 * 16 + thread % 32 / 4) +
+                      tile * kTileRows;
+#pragma unroll
+      for (int j = 0; j < kTokens / 8; ++j) {
+        const int token = 8 * j + static_cast<int>(thread % 4 * 2);
+        const float* four = totals_[tile] + 4 * j;
+        *reinterpret_cast<float2*>(target + plane_place(kTokens, row, token)) = {four[0], four[1]};
+        *reinterpret_cast<float2*>(target + plane_place(kTokens, row + 8, token)) = {four[2] * kUndo, four[3] * kUndo};
+      }
+    }
+  }
+
+  const StreamArguments& arguments_;
+  std::uint32_t shared_;
+  std::uint32_t warp_;
+  std::uint32_t tile_thread_;  // of the tiles' 128
+  // Where this lane's parts lie in a stage.
+  std::uint32_t tiles_;
+  std::uint32_t operand_row_;
+  std::uint32_t group_sum_place_;
+  std::uint32_t scales_;
+  const int first_;  // stage of the matrix's line
+  const int count_;  // stages of the run
+  const int row_block_stages_;
+  int duty_;        // the stage after which it is this warp's turn to refill
+  int duty_place_;  // in its row block, of the stage to ask for then
+  RingPlace<kStages> place_;
+  float totals_[kWarpTiles][kTokens / 2];
+  OperandStep<kTokens> b_[kUnits];
+  GroupSums<kTokens> group_sums_[kUnits];
+  typename Format::Codes codes_[kUnits][kWarpTiles];
+};
+
+template <class Format, int kTokens, int kStages>
+__global__ void __maxnreg__(kStreamRegisters) product_kernel(const __grid_constant__ StreamArguments arguments) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ __align__(128) std::byte shared[];
+  const int side_block = static_cast<int>(blockIdx.x) - arguments.plan.grid;
+  if (arguments.trigger_pairs < 0) ptx::launch_dependents();
+  if (side_block >= 0) {
+    side_product<Format::kBFloat16, kTokens>(arguments, side_block, shared);
+    return;
+  }
+  Stream<Format, kTokens, kStages> stream(arguments, ptx::shared_address(shared));
+  stream.init_barriers();
+  __syncthreads();
+  stream.fill();
+  stream.consume();
+#else
+  (void)arguments;
+  __trap();  // launch_product refuses other devices
+#endif
+}
+
+template <class Format, int kTokens, int kStages>
+void launch_stream(const StreamProduct& product, const CudaLaunch& launch, const char* name) {
+  constexpr int kSharedBytes =
+      kStages * (static_cast<int>(Stream<Format, kTokens, kStages>::kStageBytes) + kBarrierBytes);
+  static_assert(kSharedBytes >= side_shared_bytes(kTokens));
+  const StreamArguments& arguments = product.arguments;
+  const int side_blocks = (arguments.side_rows + kSideRowsABlock - 1) / kSideRowsABlock;
+  launch_kernel(name, product_kernel<Format, kTokens, kStages>,
+                {.blocks = arguments.plan.grid + side_blocks, .threads = kStreamThreads, .shared_bytes = kSharedBytes},
+                launch, arguments);
+}
+
+template <class Format, int kTokens>
+void launch_width(const StreamProduct& product, const CudaLaunch& launch, const char* name) {
+  launch_stream<Format, kTokens, stream_shape(Format::kFormat, kTokens).stages>(product, launch, name);
+}
+
+// The instantiated widths of a format. names: of the launches at width 8, 16 and 32.
+template <class Format>
+void launch_stream_product(const StreamProduct& product, const CudaLaunch& launch, const char* const (&names)[3]) {
+  static_assert(Format::kSumFactor == stream_sum_factor(Format::kFormat));
+  if (product.width == 8) return launch_width<Format, 8>(product, launch, names[0]);
+  if (product.width == 16) return launch_width<Format, 16>(product, launch, names[1]);
+  launch_width<Format, 32>(product, launch, names[2]);
+}
+
+}  // namespace tare::engine

@@ -1,0 +1,48 @@
+// One launch of a weight product, as product.cpp hands it to the kernels of a format.
+#pragma once
+
+#include <cstddef>
+
+#include "engine/cuda/device/launch.h"
+#include "engine/cuda/product/product.h"
+
+namespace tare::engine {
+
+// Kernel argument. weights: the matrix's tiles; operand: its panels; planes: what product_plane_floats counts.
+struct StreamArguments {
+  const std::byte* weights = nullptr;
+  const std::byte* operand = nullptr;
+  float* planes = nullptr;
+  TilePlan plan{};
+  int trigger_pairs = -1;  // ProductSettings
+  int ahead_pairs = 0;
+  // Rows beside the product, 16 a thread block, in the thread blocks after the plan's.
+  const std::uint16_t* side_weights = nullptr;
+  float* side_out = nullptr;
+  int side_rows = 0;
+  int columns = 0;
+  float side_factor = 1;
+};
+
+constexpr int kSideRowsABlock = 16;
+
+struct StreamProduct {
+  StreamArguments arguments;
+  int width = 0;
+};
+
+// What sums of a format are to be multiplied by: its codes may enter the matrix unit as subnormal FP16 numbers.
+[[nodiscard]] constexpr float stream_sum_factor(WeightFormat format) {
+  if (format == WeightFormat::kQ4) return 0x1p22F;
+  if (format == WeightFormat::kQ3) return 0x1p20F;
+  return 1;
+}
+
+// One function a format, in product_FORMAT.cu; each launches one kernel.
+void launch_q4_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_q8_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_q3_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_fp8_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_bf16_product(const StreamProduct& product, const CudaLaunch& launch);
+
+}  // namespace tare::engine

@@ -1,0 +1,36 @@
+// A stored weight as a number, for kernels that are not in a hurry.
+#pragma once
+
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include "engine/cuda/product/tiles.h"
+
+namespace tare::engine {
+
+// What a field of a unit's codes stands for before its scale, exact.
+template <WeightFormat kFormat>
+__device__ __forceinline__ float field_value(std::uint32_t field) {
+  if constexpr (kFormat == WeightFormat::kBF16) {
+    return __uint_as_float(field << 16);
+  } else if constexpr (kFormat == WeightFormat::kFP8) {
+    return __half2float(__half(__nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(field), __NV_E4M3)));
+  } else {
+    // 2^23 + field, then less 2^23 and the bias: cheaper than a conversion.
+    constexpr std::uint32_t kTwoTo23 = 0x4B00'0000U;
+    return __uint_as_float(kTwoTo23 | field) - static_cast<float>((1 << 23) + code_bias(kFormat));
+  }
+}
+
+// The scale of a unit's row; 1 where the format has none.
+template <WeightFormat kFormat>
+__device__ __forceinline__ float row_scale(const std::byte* unit, int row) {
+  if constexpr (!has_scales(kFormat)) {
+    return 1.0F;
+  } else {
+    const auto* scales = reinterpret_cast<const __half*>(unit + unit_code_bytes(kFormat));
+    return __half2float(scales[scale_place(row)]);
+  }
+}
+
+}  // namespace tare::engine

@@ -1,0 +1,34 @@
+// From a matrix's rows in device memory to the tiles of a weight format, or to plain BF16 rows: the codes and scales of
+// formats/weight_groups.h, bit for bit, in the order of tiles.h. Used while a model is loaded, never in a round.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/backend/options.h"
+#include "engine/cuda/device/launch.h"
+
+namespace tare::engine {
+
+// Rows first_row .. first_row + rows - 1 of a matrix, row-major, in device memory.
+struct StagedRows {
+  const std::byte* data = nullptr;
+  bool wide = false;  // FP32; else BF16
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+
+constexpr std::uint64_t kNoFault = ~std::uint64_t{0};
+
+// Fills the row blocks that the rows lie in, padding included; `tiles` is the whole matrix. first_row is a multiple of
+// 256, and so is rows, unless they are the matrix's last (else Error (internal) or wrong padding).
+// *fault (device memory) becomes at most row * columns + column of the first weight of a group whose scale overflows
+// FP16 or that holds a weight that is not finite; what is stored of it then means nothing.
+void launch_encode_tiles(WeightFormat format, const StagedRows& source, std::byte* tiles, std::uint64_t* fault,
+                         const CudaLaunch& launch);
+
+// The same as plain rows [rows][columns], rounded to nearest even; `out` is the whole matrix. *fault: the element.
+void launch_store_rows(const StagedRows& source, std::uint16_t* out, std::uint64_t* fault, const CudaLaunch& launch);
+
+}  // namespace tare::engine
