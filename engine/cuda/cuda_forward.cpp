@@ -142,22 +142,11 @@ std::vector<MemoryPart> CudaForward::plan(const ModelConfig& config, const Engin
   const auto count = [&](LayerKind kind) {
     return static_cast<std::uint64_t>(std::count(config.layers.begin(), config.layers.end(), kind));
   };
-  const auto element_bytes = [](CacheFormat format) -> std::uint64_t {
-    return format == CacheFormat::kFP32 ? 4 : format == CacheFormat::kBF16 ? 2 : 1;
-  };
-  const auto channels = static_cast<std::uint64_t>(config.conv_channels());
-  const auto value_channels = static_cast<std::uint64_t>(config.linear_value_channels());
-  const std::uint64_t state = value_channels * static_cast<std::uint64_t>(config.linear_key_head_dim) *
-                              (options.state.recurrent == StateFormat::kFP32 ? 4 : 2);
-  // Two verifies of records: keys, updates and projections of 32 tokens each, FP32.
-  const std::uint64_t records = 2 * kMostRoundTokens * 4 *
-                                (channels + value_channels +
-                                 static_cast<std::uint64_t>(config.linear_key_channels() + config.linear_value_heads));
-  const std::uint64_t columns = 2 * channels * static_cast<std::uint64_t>(config.conv_kernel - 1) * 4;
-  return {{"key-value cache", count(LayerKind::kFullAttention) * static_cast<std::uint64_t>(capacity) *
-                                  static_cast<std::uint64_t>(config.key_value_channels()) *
-                                  (element_bytes(options.kv.key) + element_bytes(options.kv.value))},
-          {"recurrent state", count(LayerKind::kLinearAttention) * (state + records + columns)},
+  const CudaGdnBytes gdn = gdn_cache_bytes(gdn_shape(config), options.state.recurrent, options.state.convolution);
+  const std::size_t attention =
+      key_value_cache_bytes(attention_shape(config), options.kv.key, options.kv.value, capacity);
+  return {{"key-value cache", count(LayerKind::kFullAttention) * attention},
+          {"recurrent state", count(LayerKind::kLinearAttention) * (gdn.state + gdn.columns + gdn.records)},
           {"work space", sizes_of(config, options, capacity, device).total()}};
 }
 

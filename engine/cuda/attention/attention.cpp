@@ -164,6 +164,12 @@ void check_attention_shape(const CudaAttentionShape& shape) {
   require(a_kv_head <= 8 * kMostColumnTiles, "a number of query heads a key-value head of", a_kv_head);
 }
 
+std::size_t key_value_cache_bytes(const CudaAttentionShape& shape, CacheFormat key, CacheFormat value,
+                                  std::int64_t capacity) {
+  const std::int64_t elements = cache_slots(capacity) * shape.kv_heads * shape.head_dim;
+  return static_cast<std::size_t>(elements * (element_bytes(key) + element_bytes(value)));
+}
+
 CudaKeyValueCache::CudaKeyValueCache(const CudaAttentionShape& shape_, CacheFormat key, CacheFormat value,
                                      std::int64_t capacity_)
     : shape(shape_), key_format(key), value_format(value), capacity(capacity_) {

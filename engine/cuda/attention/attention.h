@@ -50,6 +50,9 @@ class CudaKeyValueCache {
  private:
   DeviceBuffer keys_, values_;
 };
+// Bytes of both together: a head's run of positions is rounded up to whole pieces (attention_layout.h).
+[[nodiscard]] std::size_t key_value_cache_bytes(const CudaAttentionShape& shape, CacheFormat key, CacheFormat value,
+                                                std::int64_t capacity);
 
 // Rounds whose last position is below one bound share a graph; attention_bound gives the least bound above `position`.
 // The bound decides how many thread blocks start, not a bit of any result (attention_layout.h: part_positions).

@@ -41,7 +41,15 @@ struct CudaGdnWeights {
   const float* norm = nullptr;         // [dv], plain gain
 };
 
-// What a layer remembers: state, convolution columns, records of two verifies.
+// Bytes of what a layer remembers: state, convolution columns, records of two verifies.
+struct CudaGdnBytes {
+  std::size_t state = 0;
+  std::size_t columns = 0;
+  std::size_t records = 0;
+};
+[[nodiscard]] CudaGdnBytes gdn_cache_bytes(const CudaGdnShape& shape, StateFormat state, CacheFormat columns);
+
+// The same in device memory.
 class CudaGdnCache {
  public:
   CudaGdnCache(const CudaGdnShape& shape, StateFormat state, CacheFormat columns);

@@ -63,14 +63,19 @@ void check_gdn_shape(const CudaGdnShape& shape) {
   }
 }
 
+CudaGdnBytes gdn_cache_bytes(const CudaGdnShape& shape, StateFormat state, CacheFormat columns) {
+  return {.state = state_bytes(shape, state),
+          .columns = bytes_of(gdn_column_elements(shape), column_element_bytes(columns)),
+          .records = record_bytes(shape)};
+}
+
 CudaGdnCache::CudaGdnCache(const CudaGdnShape& shape_in, StateFormat state, CacheFormat columns)
     : shape(checked(shape_in)),
       state_format(state),
       column_format(columns),
-      state_(tare::engine::state_bytes(shape_in, state), "the recurrent state of a layer"),
-      columns_(bytes_of(gdn_column_elements(shape_in), column_element_bytes(columns)),
-               "the convolution columns of a layer"),
-      records_(tare::engine::record_bytes(shape_in), "the recurrence records of a layer") {
+      state_(gdn_cache_bytes(shape_in, state, columns).state, "the recurrent state of a layer"),
+      columns_(gdn_cache_bytes(shape_in, state, columns).columns, "the convolution columns of a layer"),
+      records_(gdn_cache_bytes(shape_in, state, columns).records, "the recurrence records of a layer") {
   if (columns == CacheFormat::kFP8) {
     throw input_error("state.convolution", "fp8 is no format of the convolution's columns", "fp32 or bf16");
   }

@@ -1,0 +1,75 @@
+// What the backend says it will allocate, before anything is there.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/checkpoint/synthetic.h"
+#include "engine/cuda/cuda_forward.h"
+
+namespace tare::engine {
+namespace {
+
+constexpr std::int64_t kContext = 8192;
+
+CudaDevice h200() {
+  CudaDevice device;
+  device.major = 9;
+  device.multiprocessors = 132;
+  return device;
+}
+
+std::map<std::string, std::uint64_t> plan_of(const EngineOptions& options, std::int64_t capacity) {
+  const SyntheticCheckpoint checkpoint("synthetic:27b?seed=1");
+  std::map<std::string, std::uint64_t> parts;
+  for (const MemoryPart& part : CudaForward::plan(checkpoint.config(), options, capacity, h200()))
+    parts[part.name] = part.bytes;
+  return parts;
+}
+
+EngineOptions rounds_in_bf16() {
+  EngineOptions options;
+  options.activations.format = ActivationFormat::kBF16;
+  options.weights.format = WeightFormat::kQ4;
+  options.prefill.chunk = 4096;
+  return options;
+}
+
+TEST(MemoryPlan, CachesOfThe27BAreWhatTheModelSpecificationCounts) {
+  const auto parts = plan_of(rounds_in_bf16(), kContext);
+  EXPECT_EQ(parts.at("key-value cache"), 65'536U * kContext);  // 64 KiB a position in BF16
+  EXPECT_GE(parts.at("recurrent state"), 150'994'944U);        // 144 MiB of FP32 state, and records, columns
+  EXPECT_LE(parts.at("recurrent state"), 4 * 150'994'944U);
+}
+
+TEST(MemoryPlan, FollowsTheOptions) {
+  const auto base = plan_of(rounds_in_bf16(), kContext);
+  EngineOptions fp8 = rounds_in_bf16();
+  fp8.kv.key = fp8.kv.value = CacheFormat::kFP8;
+  EXPECT_EQ(2 * plan_of(fp8, kContext).at("key-value cache"), base.at("key-value cache"));
+  EXPECT_EQ(plan_of(rounds_in_bf16(), 2 * kContext).at("key-value cache"), 2 * base.at("key-value cache"));
+  EngineOptions half_state = rounds_in_bf16();
+  half_state.state.recurrent = StateFormat::kFP16;
+  EXPECT_EQ(base.at("recurrent state") - plan_of(half_state, kContext).at("recurrent state"), 150'994'944U / 2);
+  EngineOptions longer_chunk = rounds_in_bf16();
+  longer_chunk.prefill.chunk = 8192;
+  EXPECT_GT(plan_of(longer_chunk, kContext).at("work space"), base.at("work space"));
+}
+
+TEST(MemoryPlan, WeightsCountTheirTiles) {
+  const SyntheticCheckpoint checkpoint("synthetic:27b?seed=1");
+  const auto total = [&](WeightFormat format) {
+    EngineOptions options = rounds_in_bf16();
+    options.weights.format = format;
+    std::uint64_t bytes = 0;
+    for (const MemoryPart& part : plan_cuda_weights(checkpoint.config(), options)) bytes += part.bytes;
+    return bytes;
+  };
+  // 24.3 G weights of layers and 1.27 G of the head, at 0.53125 bytes; the embedding in BF16; staging at most 128 MiB.
+  EXPECT_GT(total(WeightFormat::kQ4), 13'600'000'000U + 2'542'000'000U);
+  EXPECT_LT(total(WeightFormat::kQ4), 13'800'000'000U + 2'700'000'000U);
+  EXPECT_GT(total(WeightFormat::kBF16), 51'200'000'000U);
+  EXPECT_LT(total(WeightFormat::kQ3), total(WeightFormat::kQ4));
+}
+
+}  // namespace
+}  // namespace tare::engine
