@@ -7,13 +7,12 @@
 
 #include "base/error.h"
 #include "engine/backend/argmax.h"
+#include "engine/backend/sequence_checks.h"
 #include "engine/cpu/forward_pass.h"
 #include "engine/cpu/inventory.h"
 
 namespace tare::engine {
 namespace {
-
-constexpr std::int64_t kDefaultContext = 8192;
 
 // As many threads as this process may run at once.
 int usable_threads() {
@@ -21,13 +20,6 @@ int usable_threads() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
-}
-
-std::int64_t capacity_of(const ModelConfig& config, const EngineOptions& options) {
-  if (options.context > config.max_positions)
-    throw input_error("context",
-                      fmt::format("{} is more than the model's {} positions", options.context, config.max_positions));
-  return options.context > 0 ? options.context : std::min(config.max_positions, kDefaultContext);
 }
 
 // The options with what they leave open settled for this backend. Throws Error (input) for what only CUDA has.
@@ -55,7 +47,7 @@ class CpuBackend final : public Backend {
   CpuBackend(const Checkpoint& checkpoint, const EngineOptions& options)
       : config_(checkpoint.config()),
         options_(settled(options)),
-        capacity_(capacity_of(config_, options_)),
+        capacity_(cache_capacity(config_, options_)),
         kernels_(select_kernels(options_.cpu.instruction_set)),
         pool_(options_.cpu.threads > 0 ? static_cast<int>(options_.cpu.threads) : usable_threads()),
         weights_(load_model_weights(checkpoint, options_, pool_)),
@@ -80,8 +72,8 @@ class CpuBackend final : public Backend {
   }
 
   std::span<const float> prefill(std::span<const std::int32_t> tokens, const PrefillCapture& capture) override {
-    check(tokens);
-    check(capture, tokens.size());
+    check_tokens(tokens, config_, frontier_, capacity_);
+    check_capture(capture, tokens.size(), config_);
     verified_ = 0;
     try {
       return prefill_chunks(tokens, capture);
@@ -92,7 +84,7 @@ class CpuBackend final : public Backend {
   }
 
   VerifyOutput verify(std::span<const std::int32_t> tokens, const VerifyRequest& request) override {
-    check(tokens);
+    check_tokens(tokens, config_, frontier_, capacity_);
     const auto count = static_cast<std::int64_t>(tokens.size());
     verified_ = 0;
     forward_.run({tokens, frontier_, PassMode::kVerify, {}}, layers_);
@@ -164,30 +156,6 @@ class CpuBackend final : public Backend {
     if (static_cast<std::int64_t>(buffer.size()) < size) buffer = AlignedBuffer<float>(static_cast<std::size_t>(size));
   }
 
-  void check(std::span<const std::int32_t> tokens) const {
-    if (tokens.empty()) throw input_error("tokens", "there are none");
-    for (std::size_t i = 0; i < tokens.size(); ++i)
-      if (tokens[i] < 0 || tokens[i] >= config_.vocab_size)
-        throw input_error(fmt::format("position {}", frontier_ + static_cast<std::int64_t>(i)),
-                          fmt::format("token {} is outside the vocabulary of {}", tokens[i], config_.vocab_size));
-    if (frontier_ + static_cast<std::int64_t>(tokens.size()) > capacity_)
-      throw input_error(
-          "context",
-          fmt::format("{} tokens after {} do not fit the {} that the caches hold", tokens.size(), frontier_, capacity_),
-          "set a larger context");
-  }
-
-  void check(const PrefillCapture& capture, std::size_t tokens) const {
-    const auto fits = [&](std::span<const float> span, std::int64_t width) {
-      return span.empty() || span.size() == tokens * static_cast<std::size_t>(width);
-    };
-    bool good =
-        fits(capture.logits, config_.vocab_size) &&
-        (capture.hidden.empty() || static_cast<std::int64_t>(capture.hidden.size()) == config_.layer_count() + 1);
-    for (const std::span<float>& rows : capture.hidden) good = good && fits(rows, config_.hidden_size);
-    if (!good) throw internal_error("prefill: a capture buffer has the wrong size");
-  }
-
   std::span<const float> prefill_chunks(std::span<const std::int32_t> tokens, const PrefillCapture& capture) {
     const auto vocab = static_cast<std::size_t>(config_.vocab_size);
     const auto hidden = static_cast<std::size_t>(config_.hidden_size);
@@ -214,9 +182,7 @@ class CpuBackend final : public Backend {
 
   void compute_logits(std::int64_t begin, std::int64_t end, std::int64_t first_position, float* out) {
     const std::int64_t fault = forward_.logits(begin, end, out);
-    if (fault >= 0)
-      throw Error(ErrorKind::kInvalid, "logits are not finite", fmt::format("position {}", first_position + fault),
-                  "the weights or their format overflow; nothing computed from here on means anything");
+    if (fault >= 0) throw not_finite(first_position + fault);
   }
 };
 

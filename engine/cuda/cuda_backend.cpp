@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/backend/sequence_checks.h"
 #include "engine/cuda/cuda_forward.h"
 #include "engine/cuda/cuda_inventory.h"
 #include "engine/cuda/device/cuda_check.h"
@@ -16,7 +17,6 @@
 namespace tare::engine {
 namespace {
 
-constexpr std::int64_t kDefaultContext = 8192;
 constexpr std::int64_t kDefaultChunk = 4096;
 // Left free for graphs, cuBLAS and the driver.
 constexpr std::uint64_t kReserveBytes = std::uint64_t{512} << 20;
@@ -31,14 +31,6 @@ EngineOptions settled(EngineOptions options) {
   }
   if (options.prefill.chunk == 0) options.prefill.chunk = kDefaultChunk;
   return options;
-}
-
-std::int64_t capacity_of(const ModelConfig& config, const EngineOptions& options) {
-  if (options.context > config.max_positions) {
-    throw input_error("context",
-                      fmt::format("{} is more than the model's {} positions", options.context, config.max_positions));
-  }
-  return options.context > 0 ? options.context : std::min(config.max_positions, kDefaultContext);
 }
 
 void check_shape(const ModelConfig& config) {
@@ -144,7 +136,7 @@ class CudaBackend final : public Backend {
   CudaBackend(const Checkpoint& checkpoint, const EngineOptions& options)
       : config_(checkpoint.config()),
         options_(settled(options)),
-        capacity_(capacity_of(config_, options_)),
+        capacity_(cache_capacity(config_, options_)),
         device_(open_device(options_)),
         parts_(checked_plan(config_, options_, capacity_, device_)),
         weights_(load_cuda_weights(checkpoint, options_)),
@@ -171,8 +163,8 @@ class CudaBackend final : public Backend {
   }
 
   std::span<const float> prefill(std::span<const std::int32_t> tokens, const PrefillCapture& capture) override {
-    check(tokens);
-    check(capture, tokens.size());
+    check_tokens(tokens, config_, frontier_, capacity_);
+    check_capture(capture, tokens.size(), config_);
     verified_ = 0;
     try {
       const std::size_t step = forward_.exact() ? kMostRoundTokens : static_cast<std::size_t>(options_.prefill.chunk);
@@ -193,7 +185,7 @@ class CudaBackend final : public Backend {
   }
 
   VerifyOutput verify(std::span<const std::int32_t> tokens, const VerifyRequest& request) override {
-    check(tokens);
+    check_tokens(tokens, config_, frontier_, capacity_);
     if (tokens.size() > kMostRoundTokens) {
       throw internal_error(
           fmt::format("a verify of {} tokens; backend cuda takes {}", tokens.size(), kMostRoundTokens));
@@ -289,38 +281,9 @@ class CudaBackend final : public Backend {
     synchronize();
   }
 
-  void check(std::span<const std::int32_t> tokens) const {
-    if (tokens.empty()) throw input_error("tokens", "there are none");
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      if (tokens[i] < 0 || tokens[i] >= config_.vocab_size) {
-        throw input_error(fmt::format("position {}", frontier_ + static_cast<std::int64_t>(i)),
-                          fmt::format("token {} is outside the vocabulary of {}", tokens[i], config_.vocab_size));
-      }
-    }
-    if (frontier_ + static_cast<std::int64_t>(tokens.size()) > capacity_) {
-      throw input_error(
-          "context",
-          fmt::format("{} tokens after {} do not fit the {} that the caches hold", tokens.size(), frontier_, capacity_),
-          "set a larger context");
-    }
-  }
-
-  void check(const PrefillCapture& capture, std::size_t tokens) const {
-    const auto fits = [&](std::span<const float> span, std::int64_t width) {
-      return span.empty() || span.size() == tokens * static_cast<std::size_t>(width);
-    };
-    bool good =
-        fits(capture.logits, config_.vocab_size) &&
-        (capture.hidden.empty() || static_cast<std::int64_t>(capture.hidden.size()) == config_.layer_count() + 1);
-    for (const std::span<float>& rows : capture.hidden) good = good && fits(rows, config_.hidden_size);
-    if (!good) throw internal_error("prefill: a capture buffer has the wrong size");
-  }
-
   void refuse_faults(int count, std::int64_t first_position) const {
     for (int i = 0; i < count; ++i) {
-      if (outcome_->fault[i] == 0) continue;
-      throw Error(ErrorKind::kInvalid, "logits are not finite", fmt::format("position {}", first_position + i),
-                  "the weights or their format overflow; nothing computed from here on means anything");
+      if (outcome_->fault[i] != 0) throw not_finite(first_position + i);
     }
   }
 

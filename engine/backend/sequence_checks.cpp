@@ -1,0 +1,52 @@
+#include "engine/backend/sequence_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tare::engine {
+namespace {
+
+constexpr std::int64_t kDefaultContext = 8192;
+
+}  // namespace
+
+std::int64_t cache_capacity(const ModelConfig& config, const EngineOptions& options) {
+  if (options.context > config.max_positions)
+    throw input_error("context",
+                      fmt::format("{} is more than the model's {} positions", options.context, config.max_positions));
+  return options.context > 0 ? options.context : std::min(config.max_positions, kDefaultContext);
+}
+
+void check_tokens(std::span<const std::int32_t> tokens, const ModelConfig& config, std::int64_t frontier,
+                  std::int64_t capacity) {
+  if (tokens.empty()) throw input_error("tokens", "there are none");
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] < 0 || tokens[i] >= config.vocab_size)
+      throw input_error(fmt::format("position {}", frontier + static_cast<std::int64_t>(i)),
+                        fmt::format("token {} is outside the vocabulary of {}", tokens[i], config.vocab_size));
+  if (frontier + static_cast<std::int64_t>(tokens.size()) > capacity)
+    throw input_error(
+        "context",
+        fmt::format("{} tokens after {} do not fit the {} that the caches hold", tokens.size(), frontier, capacity),
+        "set a larger context");
+}
+
+void check_capture(const PrefillCapture& capture, std::size_t tokens, const ModelConfig& config) {
+  const auto fits = [&](std::span<const float> span, std::int64_t width) {
+    return span.empty() || span.size() == tokens * static_cast<std::size_t>(width);
+  };
+  bool good = fits(capture.logits, config.vocab_size) &&
+              (capture.hidden.empty() || static_cast<std::int64_t>(capture.hidden.size()) == config.layer_count() + 1);
+  for (const std::span<float>& rows : capture.hidden) good = good && fits(rows, config.hidden_size);
+  if (!good) throw internal_error("prefill: a capture buffer has the wrong size");
+}
+
+Error not_finite(std::int64_t position) {
+  return {ErrorKind::kInvalid, "logits are not finite", fmt::format("position {}", position),
+          "the weights or their format overflow; nothing computed from here on means anything"};
+}
+
+}  // namespace tare::engine

@@ -1,0 +1,25 @@
+// What every backend checks of its callers, and how many tokens its caches hold.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/error.h"
+#include "engine/backend/backend.h"
+
+namespace tare::engine {
+
+// Option context, or the model's maximum but at most 8,192. Throws Error (input) when the model has fewer positions.
+[[nodiscard]] std::int64_t cache_capacity(const ModelConfig& config, const EngineOptions& options);
+
+// Throws Error (input): no tokens, one outside the vocabulary (its position named), more than fit after `frontier`.
+void check_tokens(std::span<const std::int32_t> tokens, const ModelConfig& config, std::int64_t frontier,
+                  std::int64_t capacity);
+
+// Throws Error (internal) when a buffer has not the size that `tokens` tokens need.
+void check_capture(const PrefillCapture& capture, std::size_t tokens, const ModelConfig& config);
+
+// Logits of a position are not finite.
+[[nodiscard]] Error not_finite(std::int64_t position);
+
+}  // namespace tare::engine
