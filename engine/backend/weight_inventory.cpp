@@ -32,4 +32,23 @@ std::vector<UnreadTensor> unread_tensors(const Checkpoint& checkpoint) {
   return unread;
 }
 
+void InventoryAccount::stream(const std::string& name, const std::string& format, std::uint64_t bytes,
+                              std::uint64_t elements) {
+  inventory_.entries.push_back({name, format, AccessPattern::kStream, bytes, bytes, elements});
+}
+
+void InventoryAccount::vector(const std::string& name, std::uint64_t elements) {
+  stream(name, "fp32", elements * sizeof(float), elements);
+}
+
+void InventoryAccount::gather(const std::string& name, std::int64_t rows, std::int64_t columns) {
+  inventory_.entries.push_back({name, "bf16", AccessPattern::kGather, element_count(rows, columns) * 2,
+                                element_count(width_, columns) * 2, element_count(rows, columns)});
+}
+
+void InventoryAccount::unread(const std::vector<UnreadTensor>& tensors) {
+  for (const UnreadTensor& tensor : tensors)
+    add({tensor.name, "not loaded", AccessPattern::kStream, 0, 0, tensor.elements});
+}
+
 }  // namespace tare::engine

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
@@ -39,5 +40,30 @@ struct UnreadTensor {
   std::uint64_t elements = 0;
 };
 [[nodiscard]] std::vector<UnreadTensor> unread_tensors(const Checkpoint& checkpoint);
+
+// Fills an inventory for rounds of `width` tokens.
+class InventoryAccount {
+ public:
+  explicit InventoryAccount(std::int64_t width) : width_(width) {}
+
+  // Read once a round from front to back.
+  void stream(const std::string& name, const std::string& format, std::uint64_t bytes, std::uint64_t elements);
+  // An FP32 vector: read once a token, from a cache near the core; counted once.
+  void vector(const std::string& name, std::uint64_t elements);
+  // BF16 rows [rows, columns] of which a token reads one.
+  void gather(const std::string& name, std::int64_t rows, std::int64_t columns);
+  void add(InventoryEntry entry) { inventory_.entries.push_back(std::move(entry)); }
+  void unread(const std::vector<UnreadTensor>& tensors);
+  [[nodiscard]] WeightInventory take() { return std::move(inventory_); }
+
+ private:
+  std::int64_t width_;
+  WeightInventory inventory_;
+};
+
+// A product of two sizes as a count.
+[[nodiscard]] constexpr std::uint64_t element_count(std::int64_t a, std::int64_t b) {
+  return static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b);
+}
 
 }  // namespace tare::engine
