@@ -50,7 +50,8 @@ struct ProductResult {
   return static_cast<std::int64_t>(plan.row_blocks) * 256 * width;
 }
 
-// How a product is cut and when it lets its successor start; every field is an option of the engine.
+// How a product is cut and when it lets its successor start. The engine has options for the first two; ahead_pairs lost
+// in every measurement (docs/method/q4-gemm-hopper.md) and is the probe's.
 struct ProductSettings {
   int blocks = 132;  // thread blocks, the number of SMs or a multiple
   // The successor's blocks may start at once (-1), or when a block has this many unit pairs left to ask for.
