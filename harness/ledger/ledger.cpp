@@ -162,7 +162,7 @@ Ledger& Ledger::operator=(Ledger&&) noexcept = default;
 Ledger::~Ledger() = default;
 
 Ledger Ledger::open_for_writing(const std::filesystem::path& file, const LedgerIdentity& identity) {
-  auto state = std::make_unique<State>(State{Connection(file, OpenMode::kCreate), {}, 0});
+  auto state = std::make_unique<State>(State{Connection(file, OpenMode::kCreate, kDamagedLedgerHint), {}, 0});
   Connection& connection = state->connection;
   connection.execute("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
   if (is_new(connection)) create(connection, identity);
@@ -181,7 +181,7 @@ Ledger Ledger::open_for_writing(const std::filesystem::path& file, const LedgerI
 Ledger Ledger::open_for_reading(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file))
     throw input_error(file.string(), "there is no ledger", "give a directory in which `tare run` has measured");
-  auto state = std::make_unique<State>(State{Connection(file, OpenMode::kRead), {}, 0});
+  auto state = std::make_unique<State>(State{Connection(file, OpenMode::kRead, kDamagedLedgerHint), {}, 0});
   check_format(state->connection);
   Ledger ledger(std::move(state));
   ledger.read_identity();

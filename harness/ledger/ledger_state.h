@@ -1,10 +1,14 @@
 // What a Ledger holds; shared by its writing half (ledger.cpp) and its reading half (ledger_reading.cpp).
 #pragma once
 
+#include "base/sqlite/sqlite.h"
 #include "harness/ledger/ledger.h"
-#include "harness/ledger/sqlite.h"
 
 namespace tare::harness {
+
+// What to do about a ledger file that SQLite cannot read.
+constexpr const char* kDamagedLedgerHint =
+    "the file is no ledger, or it is damaged; restore a copy, or measure into another directory";
 
 struct Ledger::State {
   Connection connection;

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "base/file.h"
-#include "harness/ledger/sqlite.h"
+#include "base/sqlite/sqlite.h"
 #include "reports/report.h"
 #include "tests/harness/ledger_rows.h"
 #include "tests/harness/schema_check.h"
@@ -467,7 +467,7 @@ TEST_P(ChangedLedger, IsInvalid) {
   run.clock = restless_clock({});
   const FreshFolder fresh;
   (void)write_simulated_ledger(run, fresh.path());
-  Connection(fresh.path() / kLedgerFile, OpenMode::kCreate).execute(GetParam().sql);
+  Connection(fresh.path() / kLedgerFile, OpenMode::kCreate, "").execute(GetParam().sql);
   const Findings findings = analyse(Ledger::open_for_reading(fresh.path() / kLedgerFile));
   EXPECT_FALSE(findings.validity.valid);
   EXPECT_TRUE(has_warning(findings.warnings, GetParam().code)) << findings.validity.why_invalid;

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/sqlite/sqlite.h"
 #include "harness/ledger/schema.h"
-#include "harness/ledger/sqlite.h"
 
 namespace tare::harness {
 namespace {
@@ -35,7 +35,7 @@ Tables tables_of_page() {
 }
 
 Tables tables_of_schema() {
-  Connection connection(":memory:", OpenMode::kCreate);
+  Connection connection(":memory:", OpenMode::kCreate, "");
   connection.execute(ledger_schema());
   Tables tables;
   Statement row(connection,
@@ -53,7 +53,7 @@ TEST(LedgerPage, ItsExampleQueryRuns) {
   const std::string page = read_text_file(std::filesystem::path(TARE_SOURCE_DIR) / "docs/protocol/ledger.md");
   const std::size_t begin = page.find("```\n") + 4;
   const std::string query = page.substr(begin, page.find("```", begin) - begin);
-  Connection connection(":memory:", OpenMode::kCreate);
+  Connection connection(":memory:", OpenMode::kCreate, "");
   connection.execute(ledger_schema());
   EXPECT_NO_THROW(connection.execute(query));
   EXPECT_THAT(query, testing::HasSubstr("tokens_per_second"));

@@ -1,6 +1,6 @@
-// The little of SQLite that the ledger needs: a connection, prepared statements and transactions that clean up after
-// themselves. Faults become tare::Error with the file's name: input for a file that is damaged or no database,
-// environment for a full disk, a missing permission or a lock held by another, internal for anything else.
+// The little of SQLite that we need: a connection, prepared statements and transactions that clean up after themselves.
+// Faults become tare::Error with the file's name: input for a file that is damaged or no database, environment for a
+// full disk, a missing permission or a lock held by another, internal for anything else.
 #pragma once
 
 #include <sqlite3.h>
@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace tare::harness {
+namespace tare {
 
 enum class OpenMode {
   kRead,  // an existing file; no statement may change it, though SQLite may roll back what a killed writer left behind
@@ -22,7 +22,8 @@ enum class OpenMode {
 
 class Connection {
  public:
-  Connection(const std::filesystem::path& file, OpenMode mode);
+  // `damaged_hint`: what to do when the file is damaged or no database, which only the caller knows.
+  Connection(const std::filesystem::path& file, OpenMode mode, std::string damaged_hint);
 
   // Statements without parameters and rows; several may be separated by semicolons.
   void execute(const std::string& sql);
@@ -42,6 +43,7 @@ class Connection {
     void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
   };
   std::filesystem::path file_;
+  std::string damaged_hint_;
   std::unique_ptr<sqlite3, Close> handle_;
 };
 
@@ -101,4 +103,4 @@ class Transaction {
   bool open_ = true;
 };
 
-}  // namespace tare::harness
+}  // namespace tare

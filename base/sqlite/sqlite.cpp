@@ -1,10 +1,12 @@
-#include "harness/ledger/sqlite.h"
+#include "base/sqlite/sqlite.h"
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/error.h"
 
-namespace tare::harness {
+namespace tare {
 namespace {
 
 // A reader may hold the file for the moment of its transaction; a writer waits this long for it.
@@ -31,17 +33,17 @@ ErrorKind kind_of(int code) {
   }
 }
 
-std::string hint_of(int code) {
+std::string hint_of(int code, const std::string& damaged_hint) {
   switch (code & 0xff) {
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
     case SQLITE_FORMAT:
-      return "the file is no ledger, or it is damaged; restore a copy, or measure into another directory";
+      return damaged_hint;
     case SQLITE_FULL:
-      return "make room on the disk and run again: what was finished is kept";
+      return "make room on the disk and run again";
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return "another program holds the ledger open; close it and run again";
+      return "another program holds the file open; close it and run again";
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
@@ -53,7 +55,8 @@ std::string hint_of(int code) {
 
 }  // namespace
 
-Connection::Connection(const std::filesystem::path& file, OpenMode mode) : file_(file) {
+Connection::Connection(const std::filesystem::path& file, OpenMode mode, std::string damaged_hint)
+    : file_(file), damaged_hint_(std::move(damaged_hint)) {
   // READWRITE opens a file that may not be written for reading only.
   const int flags = mode == OpenMode::kRead ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   sqlite3* handle = nullptr;
@@ -67,7 +70,8 @@ Connection::Connection(const std::filesystem::path& file, OpenMode mode) : file_
 
 void Connection::fail(int code) const {
   const std::string said = handle_ ? sqlite3_errmsg(handle_.get()) : sqlite3_errstr(code);
-  throw Error(kind_of(code), fmt::format("SQLite says: {} (code {})", said, code), file_.string(), hint_of(code));
+  throw Error(kind_of(code), fmt::format("SQLite says: {} (code {})", said, code), file_.string(),
+              hint_of(code, damaged_hint_));
 }
 
 void Connection::execute(const std::string& sql) {
@@ -196,4 +200,4 @@ void Transaction::commit() {
   open_ = false;
 }
 
-}  // namespace tare::harness
+}  // namespace tare
