@@ -2,19 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
-#include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "profiles/decode_rounds.h"
-#include "profiles/layer_names.h"
 #include "profiles/timeline/timeline.h"
 
 namespace tare::profiles {
 namespace {
 
-constexpr double kNsPerUs = 1e3;
 constexpr std::int64_t kWarmRounds = 4;  // a graph is made in the first, clocks rise in the others
 
 void check(const engine::Backend& backend, const RoundProfileSettings& settings) {
@@ -67,35 +63,20 @@ RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings
   (void)collector->take();
   profile.first_context = backend.frontier();
   profile.profiled_us = run(rounds, settings.rounds);
-  const KernelRecords records = collector->take();
+  KernelRecords records = collector->take();
 
-  const std::vector<std::vector<KernelRecord>> by_round = split_rounds(records, settings.rounds);
-  const std::vector<engine::LaunchRecord> launches = backend.launches(settings.width);
-  profile.records = records.records.size();
-  profile.kernels = static_cast<std::int64_t>(by_round.front().size());
-  profile.unmatched = mismatch(by_round, launches);
+  profile.rounds = split_rounds(records, settings.rounds);
+  profile.names = std::move(records.names);
+  profile.launches = backend.launches(settings.width);
+  profile.unmatched = mismatch(profile.rounds, profile.launches);
+  if (!profile.unmatched.empty()) profile.launches.clear();
 
-  std::map<std::tuple<std::string, std::string, std::string>, KernelRow> rows;
-  const double share_of_round = 1 / static_cast<double>(settings.rounds);
-  for (const std::vector<KernelRecord>& round : by_round) {
-    const Timeline timeline = make_timeline(round);
-    profile.span_us += static_cast<double>(timeline.span_ns) / kNsPerUs * share_of_round;
-    profile.idle_us += static_cast<double>(timeline.idle_ns()) / kNsPerUs * share_of_round;
-    for (std::size_t i = 0; i < round.size(); ++i) {
-      const engine::LaunchRecord launch = profile.unmatched.empty() ? launches[i] : engine::LaunchRecord{};
-      const std::string& kernel = records.names[static_cast<std::size_t>(round[i].name)];
-      const std::string part = without_layer_number(launch.part);
-      KernelRow& row =
-          rows.try_emplace({kernel, launch.name, part}, KernelRow{kernel, launch.name, part}).first->second;
-      row.calls += share_of_round;
-      row.duration_us += static_cast<double>(round[i].end_ns - round[i].start_ns) / kNsPerUs * share_of_round;
-      row.us += static_cast<double>(timeline.share_ns[i]) / kNsPerUs * share_of_round;
-      row.declared_bytes += static_cast<double>(launch.bytes) * share_of_round;
-    }
-  }
-  for (auto& [key, row] : rows) profile.rows.push_back(std::move(row));
-  std::stable_sort(profile.rows.begin(), profile.rows.end(),
-                   [](const KernelRow& a, const KernelRow& b) { return a.us > b.us; });
+  const std::vector<engine::LaunchRecord> nothing(1);
+  const bool matched = profile.unmatched.empty();
+  static_cast<RoundTable&>(profile) = make_round_table(
+      profile.rounds, profile.names, matched ? profile.launches : nothing, [&](std::size_t, std::size_t i) {
+        return matched ? RecordLabel{i, profile.launches[i].bytes} : RecordLabel{};
+      });
   return profile;
 }
 

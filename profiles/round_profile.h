@@ -13,6 +13,7 @@
 
 #include "engine/backend/backend.h"
 #include "profiles/timeline/kernel_records.h"
+#include "profiles/timeline/round_table.h"
 
 namespace tare::profiles {
 
@@ -23,28 +24,17 @@ struct RoundProfileSettings {
   std::uint64_t seed = 1;     // of the random tokens
 };
 
-// Launches of one kind: the same kernel on the same part of every layer.
-struct KernelRow {
-  std::string kernel;         // shortened name, from the record
-  std::string launch;         // as the backend declares it; empty when launches could not be matched
-  std::string part;           // likewise, "layers.3." written as "layers.*."
-  double calls = 0;           // a round
-  double us = 0;              // a round: mean of the sums of completion intervals
-  double duration_us = 0;     // a round: mean of the sums of durations, waiting for predecessors included
-  double declared_bytes = 0;  // a round; 0: not known
-};
-
-struct RoundProfile {
+// With the means over the profiled rounds.
+struct RoundProfile : RoundTable {
   double prefill_us = 0;            // of the first context, by the host's clock, the second time it was fed
   std::int64_t first_context = 0;   // tokens in the caches at the first profiled round
   std::vector<double> timed_us;     // verify and commit by the host's clock, without the collector
   std::vector<double> profiled_us;  // under it
-  double span_us = 0;               // means over the profiled rounds
-  double idle_us = 0;               // no kernel runs, within the span
-  std::int64_t kernels = 0;         // a round
-  std::uint64_t records = 0;
-  std::vector<KernelRow> rows;  // most time first
-  std::string unmatched;        // why records carry no declared launch; empty when they do
+  // The profiled rounds themselves, kernels in order; names and launches as make_round_table takes them.
+  std::vector<std::vector<KernelRecord>> rounds;
+  std::vector<std::string> names;
+  std::vector<engine::LaunchRecord> launches;  // one a kernel of a round; empty when unmatched
+  std::string unmatched;                       // why records carry no declared launch; empty when they do
 };
 
 // The collector is made after the timed rounds. Throws Error (input): settings that do not fit the backend; Error

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/kernel_table.h"
 #include "harness/cli/model_arguments.h"
 #include "profiles/round_profile.h"
 #include "profiles/timeline/cupti_collector.h"
@@ -16,7 +17,6 @@ namespace {
 
 constexpr double kHalf = 0.5;  // the median
 constexpr double kPercent = 100;
-constexpr double kBytesPerUsToGb = 1e-3;
 
 struct Arguments {
   ModelArguments model;
@@ -24,23 +24,8 @@ struct Arguments {
   bool json = false;
 };
 
-double rate_gbps(const profiles::KernelRow& row) {
-  return row.us > 0 ? row.declared_bytes / row.us * kBytesPerUsToGb : 0;
-}
-
 Json to_json(const profiles::RoundProfile& profile, const profiles::RoundProfileSettings& settings,
              const engine::Backend& backend) {
-  Json rows = Json::array();
-  for (const profiles::KernelRow& row : profile.rows)
-    rows.push_back({{"kernel", row.kernel},
-                    {"launch", row.launch},
-                    {"part", row.part},
-                    {"calls_per_round", row.calls},
-                    {"us_per_round", row.us},
-                    {"duration_us_per_round", row.duration_us},
-                    {"declared_bytes_per_round", row.declared_bytes},
-                    {"gb_per_s", rate_gbps(row)},
-                    {"share_of_span", row.us / profile.span_us}});
   return {{"width", settings.width},
           {"rounds", settings.rounds},
           {"prompt_tokens", settings.context},
@@ -51,10 +36,10 @@ Json to_json(const profiles::RoundProfile& profile, const profiles::RoundProfile
           {"span_us", profile.span_us},
           {"idle_us", profile.idle_us},
           {"idle_share", profile.idle_us / profile.span_us},
-          {"kernels_per_round", profile.kernels},
+          {"kernels_per_round", profile.rounds.front().size()},
           {"records", profile.records},
           {"unmatched", profile.unmatched},
-          {"rows", rows},
+          {"rows", kernel_rows_json(profile)},
           {"timed_us", profile.timed_us},
           {"profiled_us", profile.profiled_us},
           {"backend", backend.description()},
@@ -64,18 +49,8 @@ Json to_json(const profiles::RoundProfile& profile, const profiles::RoundProfile
 void print(const profiles::RoundProfile& profile, const profiles::RoundProfileSettings& settings) {
   const double round_us = stats::quantile(profile.timed_us, kHalf);
   const double profiled_us = stats::quantile(profile.profiled_us, kHalf);
-  fmt::print("{:>10} {:>6} {:>10} {:>8} {:>7}  {}\n", "us/round", "calls", "MB/round", "GB/s", "share", "what");
-  for (const profiles::KernelRow& row : profile.rows) {
-    const std::string what = row.launch.empty() ? row.kernel : fmt::format("{}  {}", row.launch, row.part);
-    const bool known = row.declared_bytes > 0;
-    fmt::print("{:10.2f} {:6.1f} {:>10} {:>8} {:6.1f}%  {}\n", row.us, row.calls,
-               known ? fmt::format("{:.2f}", row.declared_bytes / 1e6) : "-",
-               known ? fmt::format("{:.0f}", rate_gbps(row)) : "-", row.us / profile.span_us * kPercent, what);
-  }
-  fmt::print("{:10.2f} {:>6} {:>10} {:>8} {:6.1f}%  idle between kernels\n", profile.idle_us, "", "", "",
-             profile.idle_us / profile.span_us * kPercent);
-  fmt::print("{:10.2f} {:6}                               first kernel to last, under the collector\n\n",
-             profile.span_us, profile.kernels);
+  print_kernel_table(profile, "first kernel to last, under the collector");
+  fmt::print("\n");
   fmt::print(
       "round {:.1f} us (median of {}, {} tokens wide, {} in the caches), {:.1f} us under the collector ({:+.1f} %)\n",
       round_us, settings.rounds, settings.width, profile.first_context, profiled_us,

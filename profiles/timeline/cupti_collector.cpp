@@ -193,7 +193,7 @@ class CuptiCollector final : public KernelCollector {
       records = std::exchange(box.records, {});
       box.name_indices.clear();
     }
-    for (std::string& name : records.names) name = short_kernel_name(name.c_str());
+    for (std::string& name : records.names) name = short_kernel_name(name);
     return records;
   }
 

@@ -5,8 +5,10 @@
 
 namespace tare::profiles {
 
-// Demangles, then drops the return type, the parameter list and every namespace; template arguments stay:
-// "_ZN4tare6engine9q4_streamILi16EEEvPKh" becomes "q4_stream<16>". A name that is not mangled stays as it is.
-[[nodiscard]] std::string short_kernel_name(const char* mangled);
+// Of a mangled name, or of a signature as Nsight Systems writes it, drops the return type, the parameter list and every
+// namespace and enclosing class; template arguments stay, written in one way: "_ZN4tare6engine9q4_streamILi16EEEvPKh"
+// and "void tare::engine::q4_stream<(int)16>(const unsigned char *)" both become "q4_stream<16>". A name that is
+// neither stays as it is.
+[[nodiscard]] std::string short_kernel_name(const std::string& name);
 
 }  // namespace tare::profiles

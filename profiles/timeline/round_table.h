@@ -1,0 +1,47 @@
+// Where the time of rounds goes, kernel by kernel: the table that every source of records is summed into.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/backend/launch_record.h"
+#include "profiles/timeline/kernel_records.h"
+
+namespace tare::profiles {
+
+// Launches of one kind: the same kernel on the same part of every layer.
+struct KernelRow {
+  std::string kernel;         // shortened name, from the record
+  std::string launch;         // as the backend declares it; empty when launches could not be matched
+  std::string part;           // likewise, or the ranges around the launch; "layers.3." written as "layers.*."
+  double calls = 0;           // a round
+  double us = 0;              // a round: mean of the sums of completion intervals
+  double duration_us = 0;     // a round: mean of the sums of durations, waiting for predecessors included
+  double declared_bytes = 0;  // a round; 0: not known
+};
+
+// Means over rounds. The rows' us and idle_us add up to span_us.
+struct RoundTable {
+  double span_us = 0;  // first kernel's start to last kernel's end
+  double idle_us = 0;  // no kernel runs, within the span
+  double kernels = 0;  // a round
+  std::uint64_t records = 0;
+  std::vector<KernelRow> rows;  // most time first
+};
+
+// What is known of a record beside its times.
+struct RecordLabel {
+  std::size_t launch = 0;   // index into the launches
+  std::uint64_t bytes = 0;  // that it moved
+};
+
+// `names` as in KernelRecords, `label_of(round, i)` for record i of a round. Every round has at least one record.
+[[nodiscard]] RoundTable make_round_table(const std::vector<std::vector<KernelRecord>>& rounds,
+                                          std::span<const std::string> names,
+                                          std::span<const engine::LaunchRecord> launches,
+                                          const std::function<RecordLabel(std::size_t, std::size_t)>& label_of);
+
+}  // namespace tare::profiles
