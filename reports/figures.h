@@ -27,4 +27,7 @@ struct Plot {
 // Each prompt's ratio to the baseline, sorted, one panel an arm, coloured by category.
 [[nodiscard]] Plot prompts_plot(const Findings& findings);
 
+// The machine during every counted run: clocks, temperature, power, what others used; one panel a quantity.
+[[nodiscard]] Plot conditions_plot(const Findings& findings);
+
 }  // namespace tare::reports

@@ -250,6 +250,21 @@ struct Fact {
   std::string value;
 };
 
+// The machine during one counted run. Means over the sampler's readings, or of those before and after without one.
+struct RunConditions {
+  std::size_t run = 0;          // index into Findings::runs
+  double clock_mhz = kMissing;  // median; of Conditions::clock_name
+  double clock_lowest_mhz = kMissing;
+  double clock_highest_mhz = kMissing;
+  double temperature_c = kMissing;  // of the GPU
+  double power_w = kMissing;
+  double energy_j = kMissing;      // by the GPU's counter, from before the run to after it
+  double others_cores = kMissing;  // cores' worth of time that other processes used
+  double waited_share = kMissing;  // of the run's time in which some task waited for a core
+  double load = kMissing;          // average of the last minute
+  std::size_t samples = 0;         // the sampler's
+};
+
 struct Conditions {
   std::string hostname;
   std::string machine;  // product or virtual machine type
@@ -261,6 +276,8 @@ struct Conditions {
   std::string governor;
   std::vector<Reading> readings;
   std::vector<Fact> facts;  // anything else worth stating, in order
+  std::string clock_name;   // whose clock RunConditions hold: "CPU clock", "GPU SM clock"
+  std::vector<RunConditions> runs;
 };
 
 struct ScheduleFacts {

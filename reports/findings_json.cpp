@@ -31,6 +31,7 @@ Json of(const Prompt& prompt);
 Json of(const OutcomeCount& outcome);
 Json of(const Reading& reading);
 Json of(const Fact& fact);
+Json of(const RunConditions& run);
 Json of(const Effect& effect, const Findings& findings);
 Json of(const MeasureValue& value, const Findings& findings);
 Json of(const Run& run, const Findings& findings);
@@ -229,6 +230,20 @@ Json of(const Fact& fact) {
   return {{"name", fact.name}, {"value", fact.value}};
 }
 
+Json of(const RunConditions& run) {
+  return {{"run", run.run},
+          {"clock_mhz", number(run.clock_mhz)},
+          {"clock_lowest_mhz", number(run.clock_lowest_mhz)},
+          {"clock_highest_mhz", number(run.clock_highest_mhz)},
+          {"temperature_c", number(run.temperature_c)},
+          {"power_w", number(run.power_w)},
+          {"energy_j", number(run.energy_j)},
+          {"others_cores", number(run.others_cores)},
+          {"waited_share", number(run.waited_share)},
+          {"load", number(run.load)},
+          {"samples", run.samples}};
+}
+
 Json of(const Conditions& conditions) {
   return {{"hostname", conditions.hostname},
           {"machine", conditions.machine},
@@ -239,7 +254,9 @@ Json of(const Conditions& conditions) {
           {"kernel", conditions.kernel},
           {"governor", conditions.governor},
           {"readings", of(conditions.readings)},
-          {"facts", of(conditions.facts)}};
+          {"facts", of(conditions.facts)},
+          {"clock", conditions.clock_name},
+          {"runs", of(conditions.runs)}};
 }
 
 Json of(const ScheduleFacts& schedule) {

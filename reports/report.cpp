@@ -33,6 +33,8 @@ void check_indices(const Findings& findings) {
     check(run.arm < arms, "a run of an unknown arm");
     check(run.values.size() <= measures, "a run with more values than measures");
   }
+  for (const RunConditions& run : findings.conditions.runs)
+    check(run.run < findings.runs.size(), "conditions of an unknown run");
   for (const Prompt& prompt : findings.prompts)
     check(prompt.seconds.size() <= arms && prompt.log_ratio.size() <= arms, "a prompt with more ratios than arms");
 }
@@ -81,7 +83,8 @@ WrittenReport write_report(const Findings& findings, const fs::path& directory, 
   make_directory(directory / "figures");
   WrittenReport report;
   std::vector<Figure> figures;
-  for (const Plot& plot : {effects_plot(findings), runs_plot(findings), prompts_plot(findings)})
+  for (const Plot& plot :
+       {effects_plot(findings), runs_plot(findings), prompts_plot(findings), conditions_plot(findings)})
     figures.push_back(draw(plot, directory / "figures", options, report));
   const Document document = make_document(findings, figures);
   std::vector<fs::path> pages;

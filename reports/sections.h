@@ -8,7 +8,7 @@
 
 namespace tare::reports {
 
-// The whole report. `figures` are put where they belong by name: "effects", "runs", "prompts".
+// The whole report. `figures` are put where they belong by name: "effects", "runs", "prompts", "conditions".
 [[nodiscard]] Document make_document(const Findings& findings, const std::vector<Figure>& figures);
 
 // Single sections, in the order of the page.

@@ -150,6 +150,43 @@ Table reading_table(const Conditions& conditions) {
   return table;
 }
 
+std::string clock_text(const RunConditions& run) {
+  if (std::isnan(run.clock_mhz)) return kNotAvailable;
+  return fmt::format("{} ({}\u2013{})", fixed(run.clock_mhz, 0), fixed(run.clock_lowest_mhz, 0),
+                     fixed(run.clock_highest_mhz, 0));
+}
+
+Table run_conditions_table(const Findings& findings) {
+  const Conditions& conditions = findings.conditions;
+  Table table;
+  table.id = "run-conditions";
+  table.caption = "The machine during each counted run";
+  table.folded = fmt::format("The machine during each of {} counted runs", count_text(conditions.runs.size()));
+  table.columns = {{"Run", true},
+                   {"Arm"},
+                   {visible_text(conditions.clock_name) + ", MHz (lowest\u2013highest)", true},
+                   {"Temperature, \u00b0C", true},
+                   {"Power, W", true},
+                   {"Energy, J", true},
+                   {"Load", true},
+                   {"Others\u2019 cores", true},
+                   {"A task waited", true},
+                   {"Samples", true}};
+  for (const RunConditions& run : conditions.runs)
+    table.rows.push_back({.cells = {{count_text(run.run + 1)},
+                                    {arm_name(findings, findings.runs[run.run].arm)},
+                                    {clock_text(run)},
+                                    {fixed(run.temperature_c, 0)},
+                                    {fixed(run.power_w, 0)},
+                                    {fixed(run.energy_j, 0)},
+                                    {fixed(run.load, 2)},
+                                    {fixed(run.others_cores, 2)},
+                                    {share_text(run.waited_share)},
+                                    {count_text(run.samples)}}});
+  table.said_when_empty = "No counted run has readings before and after it.";
+  return table;
+}
+
 }  // namespace
 
 Section instrument_section(const Findings& findings) {
@@ -193,7 +230,8 @@ Section conditions_section(const Findings& findings) {
   for (const Fact& fact : conditions.facts) facts.emplace_back(capitalised(visible_text(fact.name)), fact.value);
   Section section{"conditions",
                   "Conditions",
-                  {fact_table("machine", "Machine, order and command", facts), reading_table(conditions)}};
+                  {fact_table("machine", "Machine, order and command", facts), reading_table(conditions),
+                   run_conditions_table(findings)}};
   if (!findings.experiment_json.empty())
     section.blocks.emplace_back(Listing{"The experiment as it was read", findings.experiment_json});
   return section;

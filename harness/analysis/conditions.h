@@ -8,7 +8,7 @@
 
 namespace tare::harness {
 
-// A run that waited for a core, or a host that took time away, is added to `warnings`.
+// Readings, run by run and over all; what the rules of harness/environment/rules.h find is added to `warnings`.
 [[nodiscard]] reports::Conditions describe_conditions(const Gathered& gathered,
                                                       std::vector<reports::Warning>& warnings);
 

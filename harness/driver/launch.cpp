@@ -72,6 +72,14 @@ Launch::~Launch() {
   record_end();
 }
 
+std::string Launch::gpu_bus_id() const {
+  const Json& description = opened_.description;
+  const auto device = description.find("device");
+  if (device == description.end() || !device->is_object()) return {};
+  const auto id = device->find("pci_bus_id");
+  return id != device->end() && id->is_string() ? id->get<std::string>() : std::string();
+}
+
 TimedRun Launch::run(const RunCall& call) {
   TimedRun timed = worker_.run(call);
   peak_memory_bytes_ = std::max(peak_memory_bytes_, timed.reply.peak_memory_bytes);

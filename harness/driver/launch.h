@@ -30,6 +30,10 @@ class Launch {
   [[nodiscard]] std::int64_t id() const { return id_; }
   [[nodiscard]] const OpenReply& opened() const { return opened_; }
   [[nodiscard]] WorkerClient& worker() { return worker_; }
+  [[nodiscard]] pid_t worker_pid() const { return worker_.pid(); }  // also the number of its process group
+  // Of the GPU it uses, as it says: description.device.pci_bus_id of its answer to `open`. Empty: none, or it does not
+  // say.
+  [[nodiscard]] std::string gpu_bus_id() const;
   // One forced or free prompt; keeps the peak memory for the record.
   TimedRun run(const RunCall& call);
 

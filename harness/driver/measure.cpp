@@ -59,10 +59,14 @@ PromptResult to_result(const forced::ReplayText& text, std::int64_t position, st
   return result;
 }
 
-PromptResult replay(const MeasureContext& context, Launch& launch, std::size_t index) {
+PromptResult replay(const MeasureContext& context, Launch& launch, std::size_t index, RunWatch& watch,
+                    std::int64_t run_id) {
   const forced::ReplayText& text = (*context.texts)[index];
   const std::int64_t started = utc_now_ns();
-  const TimedRun run = launch.run(call_of(*context.experiment, text));
+  const RunCall call = call_of(*context.experiment, text);
+  watch.replay_begins(run_id);
+  const TimedRun run = launch.run(call);
+  watch.replay_ends(run_id);
   if (run.reply.tokens != text.tokens)
     throw Error(ErrorKind::kInvalid,
                 fmt::format("committed {} tokens and ended with '{}'; the text has {} tokens", run.reply.tokens.size(),
@@ -90,8 +94,8 @@ void recording_failure(const MeasureContext& context, const std::vector<std::int
   }
 }
 
-void store_sample(const MeasureContext& context, std::int64_t run_id, const std::string& kind) {
-  context.ledger->store_sample({run_id, kind, sample_environment()});
+RunWatch watch_of(const MeasureContext& context, const std::vector<RunWatch::Run>& runs) {
+  return {*context.ledger, *context.gpus, context.experiment->pinned_cores, runs};
 }
 
 // Granularity run: a launch of its own.
@@ -104,16 +108,17 @@ void measure_run(const MeasureContext& context, const PlannedRun& planned) {
   const std::int64_t run_id =
       context.ledger->begin_run({planned.block, planned.slot, planned.warmup}, arm.name, launch.id(), utc_now_ns());
   recording_failure(context, {run_id}, [&] {
-    store_sample(context, run_id, "before");
+    RunWatch watch = watch_of(context, {{run_id, &launch, sampler_hz(*context.experiment, arm)}});
     RunEnd end;
     for (std::size_t i = 0; i < context.texts->size(); ++i) {
       stop_if_interrupted(*context.settings);
-      end.prompts.push_back(replay(context, launch, i));
+      end.prompts.push_back(replay(context, launch, i, watch, run_id));
       context.prompt_done(fmt::format("block {}, {} {}: {}", planned.block + 1, planned.warmup ? "warm-up" : "slot",
                                       planned.slot + 1, arm.name));
     }
     end.ended_utc_ns = utc_now_ns();
-    end.samples.push_back({run_id, "after", sample_environment()});
+    watch.end();
+    end.samples = watch.samples(run_id);
     context.ledger->finish_run(run_id, end);
   });
 }
@@ -146,27 +151,31 @@ class ResidentBlock {
     std::vector<std::int64_t> run_ids(launches_.size(), 0);
     std::vector<RunEnd> ends(launches_.size());
     std::vector<std::int64_t> begun;
+    std::vector<RunWatch::Run> watched;
     for (const PlannedRun& run : runs) {
       Launch& launch = *launches_[run.arm];
       if (run.warmup) settle(context_, launch);
       run_ids[run.arm] = context_.ledger->begin_run({run.block, run.slot, run.warmup}, arm_of(context_, run).name,
                                                     launch.id(), utc_now_ns());
       begun.push_back(run_ids[run.arm]);
+      watched.push_back({run_ids[run.arm], &launch, sampler_hz(*context_.experiment, arm_of(context_, run))});
     }
     recording_failure(context_, begun, [&] {
-      for (const std::int64_t run_id : begun) store_sample(context_, run_id, "before");
+      RunWatch watch = watch_of(context_, watched);
       for (std::size_t i = 0; i < texts; ++i) {
         for (const std::size_t arm : arm_order(*context_.experiment, block_.block, i)) {
           if (run_ids[arm] == 0) continue;
           stop_if_interrupted(*context_.settings);
-          ends[arm].prompts.push_back(replay(context_, *launches_[arm], i));
+          ends[arm].prompts.push_back(replay(context_, *launches_[arm], i, watch, run_ids[arm]));
           context_.prompt_done(fmt::format("block {}, prompt {} of {}", block_.block + 1, i + 1, texts));
         }
       }
+      const std::int64_t ended = utc_now_ns();
+      watch.end();
       for (const PlannedRun& run : runs) {
         const std::int64_t run_id = run_ids[run.arm];
-        ends[run.arm].ended_utc_ns = utc_now_ns();
-        ends[run.arm].samples.push_back({run_id, "after", sample_environment()});
+        ends[run.arm].ended_utc_ns = ended;
+        ends[run.arm].samples = watch.samples(run_id);
         context_.ledger->finish_run(run_id, ends[run.arm]);
       }
     });

@@ -7,6 +7,7 @@
 
 #include "forced/replay_text.h"
 #include "harness/driver/run_experiment.h"
+#include "harness/driver/run_watch.h"
 #include "harness/experiment/plan.h"
 #include "harness/ledger/ledger.h"
 
@@ -19,6 +20,7 @@ struct MeasureContext {
   Ledger* ledger = nullptr;
   const RunSettings* settings = nullptr;
   std::int64_t sitting = 0;
+  GpusOfSitting* gpus = nullptr;
   // Called after every prompt with its share of the whole plan's prompts, for progress.
   std::function<void(const std::string& what)> prompt_done;
 };

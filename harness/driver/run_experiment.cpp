@@ -126,7 +126,8 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
   for (const PlannedBlock* block : todo) prompts += static_cast<std::int64_t>(block->runs.size() * texts.size());
   if (!resident) prompts += static_cast<std::int64_t>(todo.front()->warmups.size() * texts.size());
   Remaining remaining(prompts);
-  MeasureContext context{&experiment, &texts, &ledger, &settings, sitting, [&](const std::string& what) {
+  GpusOfSitting gpus(ledger, sitting);
+  MeasureContext context{&experiment, &texts, &ledger, &settings, sitting, &gpus, [&](const std::string& what) {
                            if (settings.progress) settings.progress(remaining.step("measurement", what));
                          }};
   try {

@@ -4,16 +4,19 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <ctime>
-#include <fstream>
 #include <sstream>
 #include <string_view>
 
 #include "base/error.h"
+#include "harness/environment/cgroup.h"
+#include "harness/environment/proc_text.h"
+#include "harness/environment/processes.h"
 
 namespace tare::harness {
 namespace {
@@ -25,53 +28,8 @@ constexpr std::int64_t kNsPerMs = 1'000'000;
 constexpr double kKhzPerMhz = 1000;
 constexpr std::uint64_t kBytesPerKib = 1024;
 
-// Files of /proc have size 0, so they are read to their end. Absent when there is no such file or it may not be read.
-std::optional<std::string> content_of(const path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) return std::nullopt;
-  std::ostringstream content;
-  content << stream.rdbuf();
-  if (stream.bad()) return std::nullopt;
-  return content.str();
-}
-
-std::optional<std::string> line_of(const path& file) {
-  std::optional<std::string> content = content_of(file);
-  if (!content) return std::nullopt;
-  content->erase(std::min(content->find('\n'), content->size()));
-  while (!content->empty() && content->back() == ' ') content->pop_back();
-  if (content->empty()) return std::nullopt;
-  return content;
-}
-
-template <class Number>
-std::optional<Number> number_in(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  Number value{};
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ec != std::errc{}) return std::nullopt;
-  return value;
-}
-
-// The rest of the first line that starts with `key`, without what separates the two.
-std::optional<std::string> value_of(const std::string& content, std::string_view key) {
-  std::istringstream lines(content);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(key)) continue;
-    const std::size_t begin = line.find_first_not_of(" \t:=", key.size());
-    return begin == std::string::npos ? std::string() : line.substr(begin);
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> value_in(const path& file, std::string_view key) {
-  const std::optional<std::string> content = content_of(file);
-  return content ? value_of(*content, key) : std::nullopt;
-}
-
 std::optional<std::uint64_t> bytes_in_kib(const path& file, std::string_view key) {
-  const std::optional<std::string> value = value_in(file, key);
-  const auto kib = value ? number_in<std::uint64_t>(*value) : std::nullopt;
+  const auto kib = number_after<std::uint64_t>(file, key);
   if (!kib) return std::nullopt;
   return *kib * kBytesPerKib;
 }
@@ -80,7 +38,8 @@ std::vector<int> usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  // Of the program, not of the calling thread: the sampler's own may be narrower.
+  if (sched_getaffinity(::getpid(), sizeof(set), &set) != 0) return cores;
   for (int core = 0; core < CPU_SETSIZE; ++core)
     if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
   return cores;
@@ -118,6 +77,10 @@ std::optional<double> driver_mhz(const SystemFiles& files, int core, const char*
   const auto khz = line ? number_in<double>(*line) : std::nullopt;
   if (!khz) return std::nullopt;
   return *khz / kKhzPerMhz;
+}
+
+std::vector<int> watched_cores(const Watched& watched) {
+  return watched.cores.empty() ? usable_cores() : watched.cores;
 }
 
 std::optional<double> mean_mhz_by_driver(const SystemFiles& files, const std::vector<int>& cores) {
@@ -163,16 +126,23 @@ void read_load(const SystemFiles& files, EnvironmentSample& sample) {
   if (begin != std::string::npos) sample.runnable = number_in<std::int64_t>(line->substr(begin + 1));
 }
 
-void read_pressure(const SystemFiles& files, EnvironmentSample& sample) {
-  const auto some = value_in(files.proc / "pressure/cpu", "some");  // avg10=0.00 avg60=0.00 avg300=0.00 total=123
-  if (!some) return;
-  const auto field = [&](std::string_view name) -> std::optional<std::string> {
-    const std::size_t begin = some->find(name);
-    if (begin == std::string::npos) return std::nullopt;
-    return some->substr(begin + name.size());
-  };
-  if (const auto text = field("avg10=")) sample.cpu_pressure_avg10 = number_in<double>(*text);
-  if (const auto text = field("total=")) sample.cpu_pressure_us = number_in<std::int64_t>(*text);
+// "some avg10=0.00 avg60=0.00 avg300=0.00 total=123": a field of the line.
+template <class Number>
+std::optional<Number> pressure_field(const std::optional<std::string>& some, std::string_view name) {
+  const std::size_t begin = some ? some->find(name) : std::string::npos;
+  if (begin == std::string::npos) return std::nullopt;
+  return number_in<Number>(std::string_view(*some).substr(begin + name.size()));
+}
+
+void read_cpu_pressure(const SystemFiles& files, EnvironmentSample& sample) {
+  const auto some = value_in(files.proc / "pressure/cpu", "some");
+  sample.cpu_pressure_avg10 = pressure_field<double>(some, "avg10=");
+  sample.cpu_pressure_us = pressure_field<std::int64_t>(some, "total=");
+}
+
+void read_other_pressures(const SystemFiles& files, EnvironmentSample& sample) {
+  sample.memory_pressure_us = pressure_field<std::int64_t>(value_in(files.proc / "pressure/memory", "some"), "total=");
+  sample.io_pressure_us = pressure_field<std::int64_t>(value_in(files.proc / "pressure/io", "some"), "total=");
 }
 
 void read_ticks(const SystemFiles& files, EnvironmentSample& sample) {
@@ -186,6 +156,30 @@ void read_ticks(const SystemFiles& files, EnvironmentSample& sample) {
   const auto [user, nice, system, idle, iowait, irq, softirq, steal] = ticks;
   sample.cpu_busy_ticks = user + nice + system + irq + softirq;
   sample.cpu_steal_ticks = steal;
+}
+
+std::int64_t thread_cpu_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * kNsPerSecond + time.tv_nsec;
+}
+
+EnvironmentSample sample_machine(const std::vector<int>& cores, const SystemFiles& files) {
+  EnvironmentSample sample;
+  sample.utc_ns = utc_now_ns();
+  read_load(files, sample);
+  read_cpu_pressure(files, sample);
+  read_other_pressures(files, sample);
+  read_ticks(files, sample);
+  sample.frequency_mhz = mean_mhz_by_driver(files, cores);
+  if (!sample.frequency_mhz) sample.frequency_mhz = mean_mhz_by_cpuinfo(files, cores);
+  if (const auto available = bytes_in_kib(files.proc / "meminfo", "MemAvailable"))
+    sample.memory_available_bytes = static_cast<std::int64_t>(*available);
+  sample.uptime_s = number_of<double>(files.proc / "uptime");
+  const CgroupCpu group = read_cgroup_cpu(files);
+  sample.cgroup_throttled_us = group.throttled_us;
+  sample.cgroup_throttled_periods = group.throttled_periods;
+  return sample;
 }
 
 constexpr const char* kUnsupported = "unsupported";
@@ -220,17 +214,31 @@ Machine read_machine(const SystemFiles& files) {
 }
 
 EnvironmentSample sample_environment(const SystemFiles& files) {
+  return sample_machine(usable_cores(), files);
+}
+
+EnvironmentSample sample_fully(const Watched& watched, const SystemFiles& files) {
+  const std::int64_t start = thread_cpu_ns();
+  EnvironmentSample sample = sample_machine(watched_cores(watched), files);
+  if (const auto processes = list_processes(files)) {
+    sample.own_cpu_ticks = own_cpu_ticks(*processes, watched.worker_groups);
+    sample.builds = running_builds(*processes, watched.worker_groups);
+  }
+  if (watched.gpu != nullptr) sample.gpu = watched.gpu->sample(watched.worker_groups);
+  sample.cost_ns = thread_cpu_ns() - start;
+  return sample;
+}
+
+EnvironmentSample sample_quickly(const Watched& watched, const SystemFiles& files) {
+  const std::int64_t start = thread_cpu_ns();
   EnvironmentSample sample;
   sample.utc_ns = utc_now_ns();
   read_load(files, sample);
-  read_pressure(files, sample);
+  read_cpu_pressure(files, sample);
   read_ticks(files, sample);
-  const std::vector<int> cores = usable_cores();
-  sample.frequency_mhz = mean_mhz_by_driver(files, cores);
-  if (!sample.frequency_mhz) sample.frequency_mhz = mean_mhz_by_cpuinfo(files, cores);
-  if (const auto available = bytes_in_kib(files.proc / "meminfo", "MemAvailable"))
-    sample.memory_available_bytes = static_cast<std::int64_t>(*available);
-  if (const auto uptime = line_of(files.proc / "uptime")) sample.uptime_s = number_in<double>(*uptime);
+  sample.frequency_mhz = mean_mhz_by_driver(files, watched_cores(watched));
+  if (watched.gpu != nullptr) sample.gpu = watched.gpu->sample_quickly();
+  sample.cost_ns = thread_cpu_ns() - start;
   return sample;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json_reader.h"
+#include "harness/environment/gpu.h"
 
 namespace tare::harness {
 
@@ -27,7 +28,8 @@ struct Machine {
   std::optional<double> max_frequency_mhz;  // cpuinfo_max_freq of the first usable core
 };
 
-// What moves: read before and after each run, and by the sampler.
+// What moves: read before and after each run, and by the sampler. Running totals are the kernel's, so that differences
+// of two samples can be taken.
 struct EnvironmentSample {
   std::int64_t utc_ns = 0;                      // Unix time
   std::optional<double> load_1min;              // /proc/loadavg
@@ -39,6 +41,21 @@ struct EnvironmentSample {
   std::optional<double> frequency_mhz;          // mean over usable cores (scaling_cur_freq, else /proc/cpuinfo)
   std::optional<std::int64_t> memory_available_bytes;
   std::optional<double> uptime_s;
+  std::optional<std::int64_t> memory_pressure_us;        // running total of time in which some task waited for memory
+  std::optional<std::int64_t> io_pressure_us;            // ... for a disk
+  std::optional<std::int64_t> cgroup_throttled_us;       // running total: stopped by the control group's quota
+  std::optional<std::int64_t> cgroup_throttled_periods;  // in so many of its periods
+  std::optional<std::int64_t> own_cpu_ticks;             // used by this program and the living workers, USER_HZ
+  std::optional<std::string> builds;                     // build tools that run: "2 cc1plus, ninja"; empty: none
+  std::optional<std::int64_t> cost_ns;                   // processor time that taking this sample cost
+  std::optional<GpuSample> gpu;                          // of the GPU that the arm uses
+};
+
+// What the readings around a run are about.
+struct Watched {
+  std::vector<pid_t> worker_groups;  // process groups of the living workers: they are ours, not neighbours
+  std::vector<int> cores;            // that the workers are pinned to; empty: all that this program may use
+  const GpuDevice* gpu = nullptr;    // that the arm uses; null: none, or none that can be read
 };
 
 // Where the kernel's files are; tests point it at a folder of their own.
@@ -48,7 +65,14 @@ struct SystemFiles {
 };
 
 [[nodiscard]] Machine read_machine(const SystemFiles& files = {});
+// The machine alone: everything but the processes and the GPU.
 [[nodiscard]] EnvironmentSample sample_environment(const SystemFiles& files = {});
+// Everything: some milliseconds, so before and after runs only.
+[[nodiscard]] EnvironmentSample sample_fully(const Watched& watched, const SystemFiles& files = {});
+// What the sampler reads while a worker is timed: load, CPU pressure, ticks, the clock by the frequency driver, and the
+// GPU's clocks, temperature, power and event reasons. The rest is absent: a list of processes costs milliseconds, and
+// /proc/cpuinfo interrupts every core on older kernels.
+[[nodiscard]] EnvironmentSample sample_quickly(const Watched& watched, const SystemFiles& files = {});
 // Largest resident set of a living process so far (VmHWM), bytes.
 [[nodiscard]] std::optional<std::uint64_t> peak_resident_bytes(pid_t pid, const SystemFiles& files = {});
 

@@ -54,6 +54,7 @@ Json arms_json(const Experiment& experiment) {
     Json entry = {{"name", arm.name}, {"options", arm.options}};
     if (!arm.program.empty()) entry["program"] = arm.program;
     if (arm.model != experiment.model) entry["model"] = arm.model;
+    if (arm.sampler_hz) entry["sampler_hz"] = *arm.sampler_hz;
     json.push_back(std::move(entry));
   }
   return json;
@@ -122,6 +123,9 @@ Json to_json(const Experiment& experiment) {
                {"analysis", analysis_json(experiment.analysis)}};
   if (experiment.texts.mode != TextMode::kGiven) json["prompts"] = prompts_json(experiment.prompts);
   if (!experiment.pinned_cores.empty()) json["pinning"] = {{"cores", experiment.pinned_cores}};
+  // Only where it was changed: directories that were measured before there was a sampler stay the same experiment.
+  if (experiment.environment.sampler_hz != kDefaultSamplerHz)
+    json["environment"] = {{"sampler_hz", experiment.environment.sampler_hz}};
   json["limits"] = {{"worker_start_s", experiment.limits.worker_start_s}, {"prompt_s", experiment.limits.prompt_s}};
   return json;
 }
@@ -130,6 +134,10 @@ std::string experiment_digest(const Experiment& experiment) {
   nlohmann::json sorted = nlohmann::json::parse(to_json(experiment).dump());
   for (const char* key : {"name", "description", "limits"}) sorted.erase(key);
   return digest(sorted.dump());
+}
+
+double sampler_hz(const Experiment& experiment, const Arm& arm) {
+  return arm.sampler_hz.value_or(experiment.environment.sampler_hz);
 }
 
 std::string resolve(const Experiment& experiment, const std::string& written) {

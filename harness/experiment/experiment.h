@@ -15,7 +15,9 @@
 namespace tare::harness {
 
 constexpr std::size_t kFewestArms = 2;
-constexpr std::size_t kMostArms = 5;  // balanced orders are tabulated up to five (stats/schedule.h)
+constexpr double kDefaultSamplerHz = 5;  // steps of clocks and power last longer than a fifth of a second
+constexpr double kMostSamplerHz = 10;    // NVML's own advice
+constexpr std::size_t kMostArms = 5;     // balanced orders are tabulated up to five (stats/schedule.h)
 
 // Which prompts of a file in the Spec-Bench format take part: those with one of `ids` (all when empty) and one of
 // `categories` (all when empty), cut to `limit` as forced::select_prompts does it.
@@ -45,6 +47,8 @@ struct Arm {
   Json options = Json::object();     // the experiment's common options overlaid with the arm's own; only what was set
   std::vector<std::string> program;  // argv of another worker program; empty: this program's own worker
   std::string model;                 // as written; the experiment's unless the arm names another
+  std::optional<double>
+      sampler_hz;  // the experiment's unless the arm says otherwise: what sampling costs can be weighed
 };
 
 enum class Granularity {
@@ -65,6 +69,11 @@ struct AnalysisSettings {
   std::optional<double> non_inferiority_margin_percent;  // absent: non-inferiority is not asked
 };
 
+// Readings of the machine while a run goes on (harness/environment/sampler.h).
+struct EnvironmentSettings {
+  double sampler_hz = kDefaultSamplerHz;  // 0: only before and after each run
+};
+
 struct Limits {
   double worker_start_s = 120;  // from the start of a worker to its answer to `open`
   double prompt_s = 300;        // from a request to its answer; a worker silent for longer counts as hung
@@ -82,6 +91,7 @@ struct Experiment {
   std::vector<Measure> measures;  // in the table's order; decode speed is always among them
   AnalysisSettings analysis;
   std::vector<int> pinned_cores;  // empty: not pinned
+  EnvironmentSettings environment;
   Limits limits;
 };
 
@@ -97,6 +107,9 @@ struct Experiment {
 // Names what is measured and how: XXH3-128 of the normalised form, keys sorted, without name, description and limits
 // (a longer time limit does not make it another experiment).
 [[nodiscard]] std::string experiment_digest(const Experiment& experiment);
+
+// Samples a second while a run of this arm is measured; 0: none.
+[[nodiscard]] double sampler_hz(const Experiment& experiment, const Arm& arm);
 
 // `written` from the experiment file's folder on; absolute paths and "synthetic:..." models stay as they are.
 [[nodiscard]] std::string resolve(const Experiment& experiment, const std::string& written);

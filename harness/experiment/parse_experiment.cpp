@@ -114,6 +114,7 @@ Arm read_arm(JsonReader reader, const Json& common_options, const std::string& c
     engine::apply_options(checked, common_options, "options");
     engine::apply_options(checked, own, reader.place("options"));
   }
+  if (reader.has("sampler_hz")) arm.sampler_hz = reader.number("sampler_hz", 0, kMostSamplerHz);
   arm.options = common_options;
   arm.options.merge_patch(own);
   reader.refuse_unknown_keys();
@@ -196,6 +197,13 @@ std::vector<int> read_pinning(JsonReader reader) {
   return cores;
 }
 
+EnvironmentSettings read_environment(JsonReader reader) {
+  EnvironmentSettings environment;
+  if (reader.has("sampler_hz")) environment.sampler_hz = reader.number("sampler_hz", 0, kMostSamplerHz);
+  reader.refuse_unknown_keys();
+  return environment;
+}
+
 Limits read_limits(JsonReader reader) {
   Limits limits;
   if (reader.has("worker_start_s")) limits.worker_start_s = positive_number(reader, "worker_start_s", kMostSeconds);
@@ -222,6 +230,7 @@ Experiment read_fields(JsonReader reader) {
   experiment.measures = read_measures(reader);
   if (reader.has("analysis")) experiment.analysis = read_analysis(reader.object("analysis"));
   if (reader.has("pinning")) experiment.pinned_cores = read_pinning(reader.object("pinning"));
+  if (reader.has("environment")) experiment.environment = read_environment(reader.object("environment"));
   if (reader.has("limits")) experiment.limits = read_limits(reader.object("limits"));
   reader.refuse_unknown_keys();
   return experiment;

@@ -35,8 +35,10 @@ void check_format(Connection& connection) {
   if (connection.integer("PRAGMA application_id") != kLedgerApplicationId)
     throw input_error(where, "is a SQLite file, but no ledger of tare", "measure into another directory");
   const std::int64_t version = connection.integer("PRAGMA user_version");
-  if (version != kLedgerVersion)
-    throw input_error(where, fmt::format("has ledger version {}, this tare reads version {}", version, kLedgerVersion),
+  if (version < kOldestLedgerVersion || version > kLedgerVersion)
+    throw input_error(where,
+                      fmt::format("has ledger version {}, this tare reads versions {} to {}", version,
+                                  kOldestLedgerVersion, kLedgerVersion),
                       "read it with the tare that wrote it");
   const std::string found = connection.text("PRAGMA quick_check(1)");
   if (found != "ok")
@@ -53,6 +55,15 @@ void create(Connection& connection, const LedgerIdentity& identity) {
       .bind(utc_now_ns())
       .run();
   connection.execute(fmt::format("PRAGMA application_id = {}", kLedgerApplicationId));
+  connection.execute(fmt::format("PRAGMA user_version = {}", kLedgerVersion));
+  transaction.commit();
+}
+
+// Brings an older file to kLedgerVersion: all of it or nothing.
+void migrate(Connection& connection) {
+  if (connection.integer("PRAGMA user_version") == kLedgerVersion) return;
+  Transaction transaction(connection);
+  connection.execute(ledger_migration_1_to_2());
   connection.execute(fmt::format("PRAGMA user_version = {}", kLedgerVersion));
   transaction.commit();
 }
@@ -117,12 +128,31 @@ void insert_rounds(Connection& connection, std::int64_t run_id, const PromptResu
       .run();
 }
 
+void insert_gpu_sample(Connection& connection, std::int64_t sample_id, const GpuSample& gpu) {
+  Statement statement(connection,
+                      "INSERT INTO gpu_samples (sample_id, pci_bus_id, sm_clock_mhz, memory_clock_mhz, temperature_c, "
+                      "power_w, power_limit_w, energy_mj, other_processes, event_reasons) "
+                      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  statement.bind(sample_id)
+      .bind(gpu.pci_bus_id)
+      .bind(gpu.sm_clock_mhz)
+      .bind(gpu.memory_clock_mhz)
+      .bind(gpu.temperature_c)
+      .bind(gpu.power_w)
+      .bind(gpu.power_limit_w)
+      .bind(gpu.energy_mj)
+      .bind(gpu.other_processes);
+  if (gpu.event_reasons) statement.bind(static_cast<std::int64_t>(*gpu.event_reasons));
+  statement.run();  // an unbound parameter is NULL
+}
+
 void insert_sample(Connection& connection, std::optional<std::int64_t> run_id, const StoredSample& stored) {
   const EnvironmentSample& sample = stored.sample;
   Statement(connection,
             "INSERT INTO samples (run_id, kind, utc_ns, load_1min, runnable, cpu_pressure_avg10, cpu_pressure_us, "
-            "cpu_steal_ticks, cpu_busy_ticks, frequency_mhz, memory_available_bytes, uptime_s) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+            "cpu_steal_ticks, cpu_busy_ticks, frequency_mhz, memory_available_bytes, uptime_s, memory_pressure_us, "
+            "io_pressure_us, cgroup_throttled_us, cgroup_throttled_periods, own_cpu_ticks, builds, cost_ns) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .bind(run_id)
       .bind(stored.kind)
       .bind(sample.utc_ns)
@@ -135,7 +165,15 @@ void insert_sample(Connection& connection, std::optional<std::int64_t> run_id, c
       .bind(sample.frequency_mhz)
       .bind(sample.memory_available_bytes)
       .bind(sample.uptime_s)
+      .bind(sample.memory_pressure_us)
+      .bind(sample.io_pressure_us)
+      .bind(sample.cgroup_throttled_us)
+      .bind(sample.cgroup_throttled_periods)
+      .bind(sample.own_cpu_ticks)
+      .bind(sample.builds)
+      .bind(sample.cost_ns)
       .run();
+  if (sample.gpu) insert_gpu_sample(connection, connection.last_row_id(), *sample.gpu);
 }
 
 // A running run becomes `state`; anything else is a fault of the caller.
@@ -162,7 +200,8 @@ Ledger& Ledger::operator=(Ledger&&) noexcept = default;
 Ledger::~Ledger() = default;
 
 Ledger Ledger::open_for_writing(const std::filesystem::path& file, const LedgerIdentity& identity) {
-  auto state = std::make_unique<State>(State{Connection(file, OpenMode::kCreate, kDamagedLedgerHint), {}, 0});
+  auto state =
+      std::make_unique<State>(State{Connection(file, OpenMode::kCreate, kDamagedLedgerHint), {}, 0, kLedgerVersion});
   Connection& connection = state->connection;
   connection.execute("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
   if (is_new(connection)) create(connection, identity);
@@ -175,14 +214,16 @@ Ledger Ledger::open_for_writing(const std::filesystem::path& file, const LedgerI
                       fmt::format("holds another experiment: '{}' with digest {}, asked for is '{}' with digest {}",
                                   ledger.identity().name, stored, identity.name, identity.digest),
                       "give another --out; an experiment that was changed is another experiment");
+  migrate(connection);
   return ledger;
 }
 
 Ledger Ledger::open_for_reading(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file))
     throw input_error(file.string(), "there is no ledger", "give a directory in which `tare run` has measured");
-  auto state = std::make_unique<State>(State{Connection(file, OpenMode::kRead, kDamagedLedgerHint), {}, 0});
+  auto state = std::make_unique<State>(State{Connection(file, OpenMode::kRead, kDamagedLedgerHint), {}, 0, 0});
   check_format(state->connection);
+  state->version = state->connection.integer("PRAGMA user_version");
   Ledger ledger(std::move(state));
   ledger.read_identity();
   return ledger;
@@ -340,7 +381,30 @@ void Ledger::exclude_run(std::int64_t run_id, const std::string& reason) {
 }
 
 void Ledger::store_sample(const StoredSample& sample) {
+  Transaction transaction(state_->connection);
   insert_sample(state_->connection, sample.run_id, sample);
+  transaction.commit();
+}
+
+void Ledger::store_gpu(std::int64_t sitting, const GpuFacts& gpu) {
+  Json missing = Json::array();
+  for (const MissingReading& reading : gpu.missing)
+    missing.push_back({{"reading", reading.reading}, {"why", reading.why}});
+  Statement(state_->connection,
+            "INSERT INTO gpus (sitting, pci_bus_id, name, uuid, driver_version, default_power_limit_w, "
+            "max_sm_clock_mhz, max_memory_clock_mhz, persistence, missing) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (sitting, pci_bus_id) DO NOTHING")
+      .bind(sitting)
+      .bind(gpu.pci_bus_id)
+      .bind(text_or_null(gpu.name))
+      .bind(text_or_null(gpu.uuid))
+      .bind(text_or_null(gpu.driver_version))
+      .bind(gpu.default_power_limit_w)
+      .bind(gpu.max_sm_clock_mhz)
+      .bind(gpu.max_memory_clock_mhz)
+      .bind(gpu.persistence)
+      .bind(missing.dump())
+      .run();
 }
 
 std::vector<std::int64_t> Ledger::interrupt_incomplete_blocks(std::int64_t slots_per_block, const std::string& reason) {

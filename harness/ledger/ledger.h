@@ -18,7 +18,8 @@
 namespace tare::harness {
 
 constexpr const char* kLedgerFile = "ledger.sqlite";
-constexpr std::int64_t kLedgerVersion = 1;                 // PRAGMA user_version
+constexpr std::int64_t kLedgerVersion = 2;                 // PRAGMA user_version of what is written
+constexpr std::int64_t kOldestLedgerVersion = 1;           // that can be read, and gone on with
 constexpr std::int64_t kLedgerApplicationId = 0x74617265;  // PRAGMA application_id: "tare"
 
 // What the ledger is of. A ledger holds one experiment; another digest is refused when it is opened.
@@ -55,9 +56,10 @@ struct RunKey {
 // Not for use by several threads at once.
 class Ledger {
  public:
-  // Opens for writing; creates the file when there is none. Throws Error: input for a file that is no ledger, is
-  // damaged, has another version or belongs to another experiment (both digests are named); environment when the
-  // folder cannot be written. The caller holds the RunLock of the folder.
+  // Opens for writing; creates the file when there is none, and brings an older version up to date (columns and tables
+  // are added; no row changes). Throws Error: input for a file that is no ledger, is damaged, has another version or
+  // belongs to another experiment (both digests are named); environment when the folder cannot be written. The caller
+  // holds the RunLock of the folder.
   [[nodiscard]] static Ledger open_for_writing(const std::filesystem::path& file, const LedgerIdentity& identity);
   // Opens for reading. Throws like open_for_writing, and Error (input) when there is no such file.
   [[nodiscard]] static Ledger open_for_reading(const std::filesystem::path& file);
@@ -87,6 +89,8 @@ class Ledger {
   void fail_run(std::int64_t run_id, std::int64_t ended_utc_ns, const std::string& reason);
   void exclude_run(std::int64_t run_id, const std::string& reason);
   void store_sample(const StoredSample& sample);
+  // A GPU that an arm uses in this sitting; what is known already is kept.
+  void store_gpu(std::int64_t sitting, const GpuFacts& gpu);
 
   // Going on after an interruption. Marks the running and finished runs (warm-ups included) of every block that is not
   // complete as interrupted, and running warm-ups of complete blocks too; returns the blocks that were marked.
@@ -105,6 +109,7 @@ class Ledger {
   [[nodiscard]] std::vector<RunRecord> runs() const;
   [[nodiscard]] std::vector<PromptResult> prompt_results(std::int64_t run_id) const;  // by position, rounds included
   [[nodiscard]] std::vector<StoredSample> samples() const;
+  [[nodiscard]] std::vector<GpuRecord> gpus() const;  // by sitting
 
  private:
   struct State;

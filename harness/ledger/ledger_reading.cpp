@@ -32,6 +32,21 @@ auto unpacked(const Statement& row, int column, const std::string& where, Unpack
   }
 }
 
+// Columns of gpu_samples from `first` on.
+GpuSample gpu_sample(const Statement& row, int first) {
+  GpuSample gpu;
+  gpu.pci_bus_id = row.text(first);
+  gpu.sm_clock_mhz = row.optional_number(first + 1);
+  gpu.memory_clock_mhz = row.optional_number(first + 2);
+  gpu.temperature_c = row.optional_number(first + 3);
+  gpu.power_w = row.optional_number(first + 4);
+  if (const auto reasons = row.optional_integer(first + 5)) gpu.event_reasons = static_cast<std::uint64_t>(*reasons);
+  gpu.power_limit_w = row.optional_number(first + 6);
+  gpu.energy_mj = row.optional_integer(first + 7);
+  gpu.other_processes = row.optional_integer(first + 8);
+  return gpu;
+}
+
 }  // namespace
 
 std::string to_text(RunState state) {
@@ -242,28 +257,74 @@ std::vector<PromptResult> Ledger::prompt_results(std::int64_t run_id) const {
 }
 
 std::vector<StoredSample> Ledger::samples() const {
+  // Version 1 has neither the columns nor the table.
+  const char* newer =
+      state_->version == 1
+          ? "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM "
+            "samples s "
+          : "memory_pressure_us, io_pressure_us, cgroup_throttled_us, cgroup_throttled_periods, own_cpu_ticks, builds, "
+            "cost_ns, g.pci_bus_id, g.sm_clock_mhz, g.memory_clock_mhz, g.temperature_c, g.power_w, g.event_reasons, "
+            "g.power_limit_w, g.energy_mj, g.other_processes FROM samples s LEFT JOIN gpu_samples g ON g.sample_id = "
+            "s.id ";
   Statement row(state_->connection,
-                "SELECT run_id, kind, utc_ns, load_1min, runnable, cpu_pressure_avg10, cpu_pressure_us, "
-                "cpu_steal_ticks, cpu_busy_ticks, frequency_mhz, memory_available_bytes, uptime_s "
-                "FROM samples ORDER BY id");
+                fmt::format("SELECT run_id, kind, utc_ns, load_1min, runnable, cpu_pressure_avg10, cpu_pressure_us, "
+                            "cpu_steal_ticks, cpu_busy_ticks, frequency_mhz, memory_available_bytes, uptime_s, {} "
+                            "ORDER BY s.id",
+                            newer));
   std::vector<StoredSample> samples;
   while (row.step()) {
     StoredSample stored;
     stored.run_id = row.optional_integer(0);
     stored.kind = row.text(1);
-    stored.sample.utc_ns = row.integer(2);
-    stored.sample.load_1min = row.optional_number(3);
-    stored.sample.runnable = row.optional_integer(4);
-    stored.sample.cpu_pressure_avg10 = row.optional_number(5);
-    stored.sample.cpu_pressure_us = row.optional_integer(6);
-    stored.sample.cpu_steal_ticks = row.optional_integer(7);
-    stored.sample.cpu_busy_ticks = row.optional_integer(8);
-    stored.sample.frequency_mhz = row.optional_number(9);
-    stored.sample.memory_available_bytes = row.optional_integer(10);
-    stored.sample.uptime_s = row.optional_number(11);
+    EnvironmentSample& sample = stored.sample;
+    sample.utc_ns = row.integer(2);
+    sample.load_1min = row.optional_number(3);
+    sample.runnable = row.optional_integer(4);
+    sample.cpu_pressure_avg10 = row.optional_number(5);
+    sample.cpu_pressure_us = row.optional_integer(6);
+    sample.cpu_steal_ticks = row.optional_integer(7);
+    sample.cpu_busy_ticks = row.optional_integer(8);
+    sample.frequency_mhz = row.optional_number(9);
+    sample.memory_available_bytes = row.optional_integer(10);
+    sample.uptime_s = row.optional_number(11);
+    sample.memory_pressure_us = row.optional_integer(12);
+    sample.io_pressure_us = row.optional_integer(13);
+    sample.cgroup_throttled_us = row.optional_integer(14);
+    sample.cgroup_throttled_periods = row.optional_integer(15);
+    sample.own_cpu_ticks = row.optional_integer(16);
+    if (!row.is_null(17)) sample.builds = row.text(17);
+    sample.cost_ns = row.optional_integer(18);
+    if (!row.is_null(19)) sample.gpu = gpu_sample(row, 19);
     samples.push_back(std::move(stored));
   }
   return samples;
+}
+
+std::vector<GpuRecord> Ledger::gpus() const {
+  std::vector<GpuRecord> gpus;
+  if (state_->version == 1) return gpus;
+  const std::string where = file().string() + ": gpus";
+  Statement row(state_->connection,
+                "SELECT sitting, pci_bus_id, name, uuid, driver_version, default_power_limit_w, max_sm_clock_mhz, "
+                "max_memory_clock_mhz, persistence, missing FROM gpus ORDER BY sitting, pci_bus_id");
+  while (row.step()) {
+    GpuRecord gpu;
+    gpu.sitting = row.integer(0);
+    gpu.facts.pci_bus_id = row.text(1);
+    gpu.facts.name = row.text(2);
+    gpu.facts.uuid = row.text(3);
+    gpu.facts.driver_version = row.text(4);
+    gpu.facts.default_power_limit_w = row.optional_number(5);
+    gpu.facts.max_sm_clock_mhz = row.optional_number(6);
+    gpu.facts.max_memory_clock_mhz = row.optional_number(7);
+    if (!row.is_null(8)) gpu.facts.persistence = row.integer(8) != 0;
+    for (const Json& entry : parse_json(row.text(9), where)) {
+      JsonReader reader(entry, where);
+      gpu.facts.missing.push_back({reader.text("reading"), reader.text("why")});
+    }
+    gpus.push_back(std::move(gpu));
+  }
+  return gpus;
 }
 
 }  // namespace tare::harness

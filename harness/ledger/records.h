@@ -127,6 +127,12 @@ struct StoredSample {
   EnvironmentSample sample;
 };
 
+// A GPU that arms used in a sitting.
+struct GpuRecord {
+  std::int64_t sitting = 0;
+  GpuFacts facts;
+};
+
 [[nodiscard]] std::string to_text(RunState state);  // "running", "finished", ...
 
 }  // namespace tare::harness

@@ -2,8 +2,39 @@
 
 namespace tare::harness {
 
-const char* ledger_schema() {
-  return R"sql(
+namespace {
+
+// What version 2 brought; the columns of `samples` that it brought are in both texts below.
+constexpr const char* kTablesOfVersion2 = R"sql(
+CREATE TABLE gpu_samples (
+  sample_id INTEGER PRIMARY KEY REFERENCES samples (id),
+  pci_bus_id TEXT NOT NULL,
+  sm_clock_mhz REAL,
+  memory_clock_mhz REAL,
+  temperature_c REAL,
+  power_w REAL,
+  event_reasons INTEGER,
+  power_limit_w REAL,
+  energy_mj INTEGER,
+  other_processes INTEGER
+) STRICT;
+
+CREATE TABLE gpus (
+  sitting INTEGER NOT NULL REFERENCES sittings (id),
+  pci_bus_id TEXT NOT NULL,
+  name TEXT,
+  uuid TEXT,
+  driver_version TEXT,
+  default_power_limit_w REAL,
+  max_sm_clock_mhz REAL,
+  max_memory_clock_mhz REAL,
+  persistence INTEGER CHECK (persistence IN (0, 1)),
+  missing TEXT NOT NULL,
+  PRIMARY KEY (sitting, pci_bus_id)
+) STRICT;
+)sql";
+
+constexpr const char* kOtherTables = R"sql(
 CREATE TABLE experiment (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   digest TEXT NOT NULL,
@@ -131,9 +162,35 @@ CREATE TABLE samples (
   cpu_busy_ticks INTEGER,
   frequency_mhz REAL,
   memory_available_bytes INTEGER,
-  uptime_s REAL
+  uptime_s REAL,
+  memory_pressure_us INTEGER,
+  io_pressure_us INTEGER,
+  cgroup_throttled_us INTEGER,
+  cgroup_throttled_periods INTEGER,
+  own_cpu_ticks INTEGER,
+  builds TEXT,
+  cost_ns INTEGER
 ) STRICT;
 )sql";
+
+constexpr const char* kNewColumnsOfVersion2 = R"sql(
+ALTER TABLE samples ADD COLUMN memory_pressure_us INTEGER;
+ALTER TABLE samples ADD COLUMN io_pressure_us INTEGER;
+ALTER TABLE samples ADD COLUMN cgroup_throttled_us INTEGER;
+ALTER TABLE samples ADD COLUMN cgroup_throttled_periods INTEGER;
+ALTER TABLE samples ADD COLUMN own_cpu_ticks INTEGER;
+ALTER TABLE samples ADD COLUMN builds TEXT;
+ALTER TABLE samples ADD COLUMN cost_ns INTEGER;
+)sql";
+
+}  // namespace
+
+std::string ledger_schema() {
+  return std::string(kOtherTables) + kTablesOfVersion2;
+}
+
+std::string ledger_migration_1_to_2() {
+  return std::string(kNewColumnsOfVersion2) + kTablesOfVersion2;
 }
 
 }  // namespace tare::harness

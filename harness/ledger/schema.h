@@ -1,8 +1,12 @@
-// The ledger's tables (version 1). Columns and units: docs/protocol/ledger.md, kept equal by a test.
+// The ledger's tables (version 2). Columns and units: docs/protocol/ledger.md, kept equal by a test.
 #pragma once
+
+#include <string>
 
 namespace tare::harness {
 
-[[nodiscard]] const char* ledger_schema();
+[[nodiscard]] std::string ledger_schema();
+// Turns the tables of version 1 into those of ledger_schema(): columns and tables are added, nothing else changes.
+[[nodiscard]] std::string ledger_migration_1_to_2();
 
 }  // namespace tare::harness

@@ -8,6 +8,8 @@
 #include <fstream>
 
 #include "harness/environment/build_info.h"
+#include "harness/environment/cgroup.h"
+#include "harness/environment/processes.h"
 
 namespace tare::harness {
 namespace {
@@ -77,6 +79,13 @@ TEST_F(EnvironmentTest, WhatIsNotThereIsUnsupportedNotZero) {
   EXPECT_FALSE(sample.frequency_mhz);
   EXPECT_FALSE(sample.uptime_s);
   EXPECT_FALSE(peak_resident_bytes(1, files_));
+  const EnvironmentSample full = sample_fully({}, files_);
+  EXPECT_FALSE(full.own_cpu_ticks);
+  EXPECT_FALSE(full.builds);
+  EXPECT_FALSE(full.cgroup_throttled_us);
+  EXPECT_FALSE(full.memory_pressure_us);
+  EXPECT_FALSE(full.gpu);
+  EXPECT_FALSE(sample_quickly({}, files_).load_1min);
 }
 
 TEST_F(EnvironmentTest, GarbageIsUnsupported) {
@@ -109,6 +118,76 @@ TEST_F(EnvironmentTest, ReadsTheLoad) {
   EXPECT_EQ(sample.memory_available_bytes, 8192 * 1024);
   EXPECT_EQ(sample.uptime_s, 350735.47);
   EXPECT_GT(sample.utc_ns, 1'600'000'000'000'000'000);
+}
+
+TEST_F(EnvironmentTest, ReadsPressureOfMemoryAndDisks) {
+  put(files_.proc / "pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=77\nfull avg10=0 total=5\n");
+  put(files_.proc / "pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=88\nfull avg10=0 total=5\n");
+  const EnvironmentSample sample = sample_environment(files_);
+  EXPECT_EQ(sample.memory_pressure_us, 77);
+  EXPECT_EQ(sample.io_pressure_us, 88);
+}
+
+TEST_F(EnvironmentTest, ReadsTheControlGroupOfVersion2WithTheSmallestQuotaOnTheWayUp) {
+  put(files_.proc / "self/cgroup", "0::/a/b\n");
+  const auto root = files_.sys / "fs/cgroup";
+  put(root / "cpu.stat", "usage_usec 1\n");
+  put(root / "a/cpu.max", "150000 100000\n");
+  put(root / "a/cpu.stat", "nr_throttled 9\nthrottled_usec 99\n");
+  put(root / "a/b/cpu.max", "max 100000\n");
+  put(root / "a/b/cpu.stat", "usage_usec 5\nnr_periods 8\nnr_throttled 3\nthrottled_usec 1234\n");
+  const CgroupCpu cpu = read_cgroup_cpu(files_);
+  EXPECT_EQ(cpu.quota_cores, 1.5);
+  EXPECT_EQ(cpu.throttled_us, 1234);
+  EXPECT_EQ(cpu.throttled_periods, 3);
+  EXPECT_EQ(sample_environment(files_).cgroup_throttled_us, 1234);
+}
+
+TEST_F(EnvironmentTest, ReadsTheControlGroupOfVersion1) {
+  put(files_.proc / "self/cgroup", "4:memory:/x\n1:cpu,cpuacct:/x\n0::/\n");
+  const auto root = files_.sys / "fs/cgroup/cpu,cpuacct";
+  put(root / "x/cpu.cfs_quota_us", "50000\n");
+  put(root / "x/cpu.cfs_period_us", "100000\n");
+  put(root / "x/cpu.stat", "nr_periods 10\nnr_throttled 2\nthrottled_time 5000000\n");
+  const CgroupCpu cpu = read_cgroup_cpu(files_);
+  EXPECT_EQ(cpu.quota_cores, 0.5);
+  EXPECT_EQ(cpu.throttled_us, 5000);
+  EXPECT_EQ(cpu.throttled_periods, 2);
+}
+
+TEST_F(EnvironmentTest, WithoutAControlGroupThereIsNoQuotaAndNoTotal) {
+  const CgroupCpu cpu = read_cgroup_cpu(files_);
+  EXPECT_FALSE(cpu.quota_cores);
+  EXPECT_FALSE(cpu.throttled_us);
+  EXPECT_FALSE(cpu.throttled_periods);
+}
+
+TEST_F(EnvironmentTest, ListsProcessesWhateverTheirNames) {
+  const auto stat = [](int pid, const std::string& name, int group) {
+    return std::to_string(pid) + " (" + name + ") S 1 " + std::to_string(group) + " " + std::to_string(group) +
+           " 0 -1 4194304 102 0 0 0 30 12 5 4 20 0 1 0 2172207\n";
+  };
+  put(files_.proc / "10/stat", stat(10, "cc1plus", 10));
+  put(files_.proc / "11/stat", stat(11, "odd) (name", 10));
+  put(files_.proc / "12/stat", stat(12, "cc1plus", 12));
+  put(files_.proc / "13/stat", "13 (broken\n");
+  put(files_.proc / "self/stat", stat(10, "cc1plus", 10));
+  put(files_.proc / "14/status", "Name: gone\n");
+  const auto processes = list_processes(files_);
+  ASSERT_TRUE(processes);
+  ASSERT_EQ(processes->size(), 3U);
+  for (const ProcessEntry& process : *processes) {
+    EXPECT_EQ(process.cpu_ticks, 42);
+    EXPECT_EQ(process.dead_ticks, 9);
+    EXPECT_EQ(process.name, process.pid == 11 ? "odd) (name" : "cc1plus");
+  }
+  EXPECT_EQ(running_builds(*processes, {}), "2 cc1plus");
+  const std::vector<pid_t> groups = {10};
+  EXPECT_EQ(running_builds(*processes, groups), "cc1plus");
+  EXPECT_EQ(own_cpu_ticks(*processes, groups), 2 * (42 + 9));
+  const EnvironmentSample sample = sample_fully({groups, {}, nullptr}, files_);
+  EXPECT_EQ(sample.builds, "cc1plus");
+  EXPECT_EQ(sample.own_cpu_ticks, 2 * (42 + 9));
 }
 
 TEST_F(EnvironmentTest, ClockOfUsableCoresOnlyByCpuinfoWhenThereIsNoDriver) {

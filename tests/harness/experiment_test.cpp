@@ -39,6 +39,8 @@ TEST(Experiment, ReadsEveryField) {
   json["measures"] = {"peak_memory", "decode_speed"};
   json["analysis"] = {{"alpha", 0.01}, {"equivalence_margin_percent", 0.5}, {"non_inferiority_margin_percent", 1}};
   json["pinning"] = {{"cores", {1, 0}}};
+  json["environment"] = {{"sampler_hz", 2.5}};
+  json["arms"][1]["sampler_hz"] = 0;
   json["limits"] = {{"worker_start_s", 7}, {"prompt_s", 8}};
   const Experiment experiment = parse(json);
   EXPECT_EQ(experiment.name, "small");
@@ -59,6 +61,21 @@ TEST(Experiment, ReadsEveryField) {
   EXPECT_THAT(experiment.pinned_cores, ElementsAre(1, 0));
   EXPECT_EQ(experiment.limits.worker_start_s, 7);
   EXPECT_EQ(experiment.limits.prompt_s, 8);
+  EXPECT_EQ(sampler_hz(experiment, experiment.arms[0]), 2.5);
+  EXPECT_EQ(sampler_hz(experiment, experiment.arms[1]), 0);
+  EXPECT_EQ(to_json(parse(to_json(experiment))).dump(), to_json(experiment).dump());
+}
+
+// A directory that was measured before there was a sampler stays the same experiment.
+TEST(Experiment, TheSamplersDefaultIsNotInTheNormalisedForm) {
+  const Experiment plain = parse(small_experiment());
+  EXPECT_EQ(sampler_hz(plain, plain.arms[0]), kDefaultSamplerHz);
+  EXPECT_FALSE(to_json(plain).contains("environment"));
+  Json json = small_experiment();
+  json["environment"] = {{"sampler_hz", kDefaultSamplerHz}};
+  EXPECT_EQ(experiment_digest(parse(json)), experiment_digest(plain));
+  json["environment"] = {{"sampler_hz", 0}};
+  EXPECT_NE(experiment_digest(parse(json)), experiment_digest(plain));
 }
 
 TEST(Experiment, GivenTextsBringTheirPrompts) {

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/digest.h"
+#include "base/file.h"
+#include "base/sqlite/sqlite.h"
 #include "harness/ledger/ledger.h"
 
 namespace tare::harness {
@@ -35,6 +37,12 @@ class FreshFolder {
  private:
   std::filesystem::path path_;
 };
+
+// A ledger of version 1 (tests/fixtures/README.md).
+inline void write_version_1_ledger(const std::filesystem::path& file) {
+  Connection connection(file, OpenMode::kCreate, "");
+  connection.execute(read_text_file(std::filesystem::path(TARE_SOURCE_DIR) / "tests/fixtures/ledger-v1/ledger.sql"));
+}
 
 inline LedgerIdentity identity_of(const std::string& digest) {
   return {digest, Json::parse(R"({"name": "small"})"), "small"};

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "base/sqlite/sqlite.h"
 #include "harness/ledger/packing.h"
 #include "harness/ledger/run_lock.h"
 #include "tests/harness/ledger_rows.h"
@@ -137,7 +138,153 @@ TEST_F(LedgerTest, AFileOfAnotherProgramIsRefused) {
 TEST_F(LedgerTest, AnotherVersionIsRefusedWithBothVersions) {
   { const Ledger ledger = open(); }
   execute("PRAGMA user_version = 7");
-  EXPECT_THAT(fault_of([&] { (void)open(); }).what(), AllOf(HasSubstr("version 7"), HasSubstr("version 1")));
+  EXPECT_THAT(fault_of([&] { (void)open(); }).what(), AllOf(HasSubstr("version 7"), HasSubstr("versions 1 to 2")));
+}
+
+TEST_F(LedgerTest, KeepsEveryReadingOfTheMachineAndItsGpu) {
+  EnvironmentSample sample;
+  sample.utc_ns = 21;
+  sample.memory_pressure_us = 1;
+  sample.io_pressure_us = 2;
+  sample.cgroup_throttled_us = 3;
+  sample.cgroup_throttled_periods = 4;
+  sample.own_cpu_ticks = 5;
+  sample.builds = "";
+  sample.cost_ns = 6;
+  GpuSample gpu;
+  gpu.pci_bus_id = "0000:01:00.0";
+  gpu.sm_clock_mhz = 1980;
+  gpu.memory_clock_mhz = 3201;
+  gpu.temperature_c = 40;
+  gpu.power_w = 500.5;
+  gpu.event_reasons = kReasonPowerCap | kReasonIdle;
+  gpu.power_limit_w = 700;
+  gpu.energy_mj = std::int64_t{1} << 50;
+  gpu.other_processes = 2;
+  sample.gpu = gpu;
+  EnvironmentSample bare;  // nothing could be read, and there is no GPU
+  bare.utc_ns = 22;
+  EnvironmentSample blind = bare;  // a GPU that gives nothing
+  blind.gpu = GpuSample{};
+  blind.gpu->pci_bus_id = "0000:02:00.0";
+  GpuFacts facts;
+  facts.pci_bus_id = "0000:01:00.0";
+  facts.name = "GPU";
+  facts.default_power_limit_w = 700;
+  facts.persistence = false;
+  facts.missing = {{"energy counter", "not supported"}};
+  {
+    Ledger ledger = open();
+    const std::int64_t sitting = ledger.begin_sitting({0, 5, Json::object(), Json::object(), "p"});
+    ledger.store_gpu(sitting, facts);
+    ledger.store_gpu(sitting, {});  // of another id: the worker named none that NVML knows
+    GpuFacts again = facts;
+    again.name = "another name";
+    ledger.store_gpu(sitting, again);  // known already
+    for (const EnvironmentSample& each : {sample, bare, blind}) ledger.store_sample({std::nullopt, "before", each});
+  }
+  const Ledger ledger = Ledger::open_for_reading(file_);
+  ASSERT_EQ(ledger.samples().size(), 3U);
+  const EnvironmentSample read = ledger.samples()[0].sample;
+  EXPECT_EQ(read.memory_pressure_us, 1);
+  EXPECT_EQ(read.io_pressure_us, 2);
+  EXPECT_EQ(read.cgroup_throttled_us, 3);
+  EXPECT_EQ(read.cgroup_throttled_periods, 4);
+  EXPECT_EQ(read.own_cpu_ticks, 5);
+  EXPECT_EQ(read.builds, "");
+  EXPECT_EQ(read.cost_ns, 6);
+  ASSERT_TRUE(read.gpu);
+  EXPECT_EQ(read.gpu->pci_bus_id, gpu.pci_bus_id);
+  EXPECT_EQ(read.gpu->sm_clock_mhz, 1980);
+  EXPECT_EQ(read.gpu->memory_clock_mhz, 3201);
+  EXPECT_EQ(read.gpu->temperature_c, 40);
+  EXPECT_EQ(read.gpu->power_w, 500.5);
+  EXPECT_EQ(read.gpu->event_reasons, gpu.event_reasons);
+  EXPECT_EQ(read.gpu->power_limit_w, 700);
+  EXPECT_EQ(read.gpu->energy_mj, gpu.energy_mj);
+  EXPECT_EQ(read.gpu->other_processes, 2);
+  EXPECT_FALSE(ledger.samples()[1].sample.gpu);
+  EXPECT_FALSE(ledger.samples()[1].sample.builds);
+  EXPECT_FALSE(ledger.samples()[1].sample.own_cpu_ticks);
+  const std::optional<GpuSample> nothing = ledger.samples()[2].sample.gpu;
+  ASSERT_TRUE(nothing);
+  EXPECT_FALSE(nothing->sm_clock_mhz);
+  EXPECT_FALSE(nothing->event_reasons);
+  EXPECT_FALSE(nothing->other_processes);
+  const std::vector<GpuRecord> gpus = ledger.gpus();
+  ASSERT_EQ(gpus.size(), 2U);
+  EXPECT_EQ(gpus[1].facts.name, "GPU");
+  EXPECT_EQ(gpus[1].facts.default_power_limit_w, 700);
+  EXPECT_FALSE(gpus[1].facts.max_sm_clock_mhz);
+  EXPECT_EQ(gpus[1].facts.persistence, false);
+  EXPECT_FALSE(gpus[0].facts.persistence);
+  ASSERT_EQ(gpus[1].facts.missing.size(), 1U);
+  EXPECT_EQ(gpus[1].facts.missing[0].reading, "energy counter");
+  EXPECT_EQ(gpus[1].facts.missing[0].why, "not supported");
+}
+
+// ---- a ledger of version 1, made by the tare that wrote such ----
+
+class OldLedger : public LedgerTest {
+ protected:
+  void SetUp() override { write_version_1_ledger(file_); }
+  [[nodiscard]] LedgerIdentity identity() const { return Ledger::open_for_reading(file_).identity(); }
+  [[nodiscard]] std::string schema() const {
+    Connection connection(file_, OpenMode::kRead, "");
+    std::string text;
+    Statement row(connection,
+                  "SELECT m.name, c.name, c.type, c.\"notnull\", c.pk FROM sqlite_master m, "
+                  "pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY m.name, c.cid");
+    while (row.step())
+      for (int column = 0; column < 5; ++column) text += row.text(column) + (column == 4 ? "\n" : " ");
+    return text;
+  }
+};
+
+TEST_F(OldLedger, IsReadAsItIs) {
+  const std::string before = read_text_file(file_);
+  const Ledger ledger = Ledger::open_for_reading(file_);
+  EXPECT_EQ(ledger.runs().size(), 9U);  // a block of eight and a warm-up
+  EXPECT_EQ(ledger.prompt_results(ledger.runs().back().id).size(), 2U);
+  ASSERT_EQ(ledger.samples().size(), 18U);
+  EXPECT_TRUE(ledger.samples()[0].sample.load_1min);
+  EXPECT_FALSE(ledger.samples()[0].sample.own_cpu_ticks);
+  EXPECT_FALSE(ledger.samples()[0].sample.gpu);
+  EXPECT_THAT(ledger.gpus(), IsEmpty());
+  EXPECT_EQ(read_text_file(file_), before);
+}
+
+TEST_F(OldLedger, IsBroughtUpToDateWhenItGoesOnAndNoRowChanges) {
+  const Ledger old = Ledger::open_for_reading(file_);
+  const std::size_t samples = old.samples().size();
+  {
+    Ledger ledger = Ledger::open_for_writing(file_, identity());
+    EnvironmentSample sample;
+    sample.utc_ns = 1;
+    sample.own_cpu_ticks = 7;
+    sample.gpu = GpuSample{};
+    ledger.store_sample({std::nullopt, "after", sample});
+  }
+  const Ledger ledger = Ledger::open_for_reading(file_);
+  ASSERT_EQ(ledger.samples().size(), samples + 1);
+  EXPECT_FALSE(ledger.samples().front().sample.own_cpu_ticks);
+  EXPECT_EQ(ledger.samples().back().sample.own_cpu_ticks, 7);
+  EXPECT_TRUE(ledger.samples().back().sample.gpu);
+  EXPECT_EQ(ledger.runs().size(), 9U);
+}
+
+TEST_F(OldLedger, BroughtUpToDateHasTheTablesOfANewOne) {
+  { const Ledger ledger = Ledger::open_for_writing(file_, identity()); }
+  const std::string migrated = schema();
+  std::filesystem::remove(file_);
+  { const Ledger ledger = open(); }
+  EXPECT_EQ(migrated, schema());
+}
+
+TEST_F(OldLedger, OfAnotherExperimentIsRefusedUntouched) {
+  const std::string before = read_text_file(file_);
+  EXPECT_THROW((void)open(), Error);
+  EXPECT_EQ(read_text_file(file_), before);
 }
 
 TEST_F(LedgerTest, AFileThatIsNoDatabaseIsInputNotACrash) {

@@ -30,7 +30,8 @@ struct SimulatedRun {
   std::function<void(std::vector<ValidationRecord>&)> change_validations;
   std::function<void(const RunRecord&, RunEnd&)> change_run;
   std::function<void(LaunchRecord&)> change_launch;  // what the worker said: options, build, checkpoint_digest, peak
-  int blocks_measured = -1;                          // -1: all
+  std::vector<std::string> gpus;  // PCI bus ids that the ledger knows; readings of them are change_run's
+  int blocks_measured = -1;       // -1: all
 };
 
 // What the simulation knows.

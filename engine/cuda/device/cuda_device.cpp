@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/error.h"
 #include "engine/cuda/device/cuda_check.h"
 
@@ -10,6 +12,7 @@ namespace tare::engine {
 namespace {
 
 constexpr int kLeastMajor = 8;  // bulk of the kernels; sm_89 is the least that is built
+constexpr std::size_t kPciIdBytes = 32;  // "0000:01:00.0" and room
 
 Error no_gpu(const std::string& why) {
   return {ErrorKind::kEnvironment, why, "backend cuda", "use --set backend=cpu, or a machine with an NVIDIA GPU"};
@@ -50,6 +53,9 @@ CudaDevice open_cuda_device(int index) {
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   device.name = properties.name;
+  std::array<char, kPciIdBytes> pci_id{};
+  check_cuda(cudaDeviceGetPCIBusId(pci_id.data(), static_cast<int>(pci_id.size()), index), "cudaDeviceGetPCIBusId");
+  device.pci_bus_id = pci_id.data();
   device.major = attribute(cudaDevAttrComputeCapabilityMajor, index);
   device.minor = attribute(cudaDevAttrComputeCapabilityMinor, index);
   device.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, index);
@@ -69,6 +75,7 @@ CudaDevice open_cuda_device(int index) {
 
 Json to_json(const CudaDevice& device) {
   return {{"name", device.name},
+          {"pci_bus_id", device.pci_bus_id},
           {"compute_capability", fmt::format("{}.{}", device.major, device.minor)},
           {"multiprocessors", device.multiprocessors},
           {"memory_bytes", device.memory_bytes},

@@ -1,0 +1,231 @@
+// Each rule is caused on purpose and caught; the same readings without the cause trip none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <ostream>
+
+#include "harness/environment/rules.h"
+
+namespace tare::harness {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kRunSeconds = 10;
+
+EnvironmentSample quiet_sample(std::int64_t second) {
+  EnvironmentSample sample;
+  sample.utc_ns = second * kSecond;
+  sample.load_1min = 2.0;
+  sample.cpu_pressure_us = second * 10'000;  // a hundredth of the time
+  sample.cpu_busy_ticks = second * 203;
+  sample.cpu_steal_ticks = second;
+  sample.own_cpu_ticks = second * 200;
+  sample.memory_pressure_us = 0;
+  sample.io_pressure_us = 0;
+  sample.cgroup_throttled_us = 7;
+  sample.cgroup_throttled_periods = 1;
+  sample.frequency_mhz = 2600;
+  sample.builds = "";
+  GpuSample gpu;
+  gpu.pci_bus_id = "0000:01:00.0";
+  gpu.sm_clock_mhz = 1980;
+  gpu.memory_clock_mhz = 3201;
+  gpu.temperature_c = 45;
+  gpu.power_w = 480;
+  gpu.event_reasons = kReasonIdle | kReasonApplicationClocks;
+  gpu.power_limit_w = 700;
+  gpu.energy_mj = second * 480'000;
+  gpu.other_processes = 0;
+  sample.gpu = gpu;
+  return sample;
+}
+
+RunReadings quiet_run(std::int64_t start, std::size_t arm) {
+  RunReadings run;
+  run.name = "run at " + std::to_string(start);
+  run.arm = arm;
+  run.before = quiet_sample(start);
+  run.after = quiet_sample(start + kRunSeconds);
+  for (std::int64_t second = 1; second < kRunSeconds; ++second) {
+    EnvironmentSample sample = quiet_sample(start + second);
+    // GPU clocks move by one step of 15 MHz, CPU clocks by a percent: neither is news.
+    sample.gpu->sm_clock_mhz = 1980 - (second % 2 == 0 ? 15 : 0);
+    sample.frequency_mhz = 2600 + 26 * static_cast<double>(second % 2);
+    run.during.push_back(sample);
+  }
+  return run;
+}
+
+std::vector<RunReadings> quiet_runs() {
+  std::vector<RunReadings> runs;
+  for (std::size_t i = 0; i < 4; ++i) runs.push_back(quiet_run(static_cast<std::int64_t>(100 * (i + 1)), i % 2));
+  return runs;
+}
+
+struct Scene {
+  std::vector<RunReadings> runs = quiet_runs();
+  Machine machine;
+  GpuFacts gpu;
+
+  Scene() {
+    machine.usable_cores = {0, 1};
+    machine.governor = "performance";
+    gpu.pci_bus_id = "0000:01:00.0";
+    gpu.name = "GPU";
+    gpu.default_power_limit_w = 700;
+  }
+  [[nodiscard]] std::vector<EnvironmentWarning> judged() const {
+    return judge_environment(runs, {"plain", "other"}, machine, {{gpu}});
+  }
+  [[nodiscard]] std::vector<std::string> codes() const {
+    std::vector<std::string> codes;
+    for (const EnvironmentWarning& warning : judged()) codes.push_back(warning.code);
+    return codes;
+  }
+};
+
+TEST(Rules, AQuietMachineTripsNone) {
+  EXPECT_THAT(Scene().codes(), IsEmpty());
+}
+
+TEST(Rules, ReadingsThatCouldNotBeHadTripNone) {
+  Scene scene;
+  for (RunReadings& run : scene.runs) {
+    for (EnvironmentSample* sample : {&run.before, &run.after}) {
+      const std::int64_t utc_ns = sample->utc_ns;
+      *sample = {};
+      sample->utc_ns = utc_ns;
+    }
+    run.during.clear();
+  }
+  scene.machine = {};
+  scene.gpu = {};
+  EXPECT_THAT(scene.codes(), IsEmpty());
+  EXPECT_FALSE(pressure_share(scene.runs[0]));
+  EXPECT_FALSE(others_cores(scene.runs[0]));
+  EXPECT_FALSE(energy_j(scene.runs[0]));
+  EXPECT_FALSE(event_reasons(scene.runs[0]));
+  EXPECT_FALSE(clock_of(scene.runs[0], Clock::kGpuSm));
+}
+
+struct Cause {
+  std::string code;
+  std::string words;  // that the warning must have
+  std::function<void(Scene&)> cause;
+};
+std::ostream& operator<<(std::ostream& out, const Cause& cause) {
+  return out << cause.code;
+}
+
+class Rule : public testing::TestWithParam<Cause> {};
+
+TEST_P(Rule, IsTrippedByItsCauseAlone) {
+  Scene scene;
+  GetParam().cause(scene);
+  const std::vector<EnvironmentWarning> warnings = scene.judged();
+  ASSERT_THAT(scene.codes(), ElementsAre(GetParam().code));
+  EXPECT_THAT(warnings[0].text, HasSubstr(GetParam().words));
+  EXPECT_FALSE(warnings[0].mend.empty());
+}
+
+// One run's clock from a sample on.
+void set_clock(RunReadings& run, std::size_t from, double mhz) {
+  for (std::size_t i = from; i < run.during.size(); ++i) run.during[i].gpu->sm_clock_mhz = mhz;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Rule,
+    testing::Values(
+        Cause{"cpu_contended", "in 1 of 4 runs",
+              [](Scene& s) { *s.runs[2].after.cpu_pressure_us += kRunSeconds * 60'000; }},
+        Cause{"cpu_stolen", "in 1 of 4 runs", [](Scene& s) { *s.runs[0].after.cpu_steal_ticks += 30; }},
+        Cause{"load_above_cores", "up to 3.0 on 2 usable cores", [](Scene& s) { s.runs[1].during[3].load_1min = 3; }},
+        Cause{"neighbour_busy", "at most 0.23", [](Scene& s) { *s.runs[3].after.cpu_busy_ticks += 20 * kRunSeconds; }},
+        Cause{"cgroup_throttled", "up to 0.2 %", [](Scene& s) { *s.runs[3].after.cgroup_throttled_us += 20'000; }},
+        Cause{"memory_short", "up to 5.0 %", [](Scene& s) { *s.runs[3].after.memory_pressure_us += 500'000; }},
+        Cause{"build_running", "2 cc1plus, ninja", [](Scene& s) { s.runs[0].before.builds = "2 cc1plus, ninja"; }},
+        Cause{"governor", "powersave", [](Scene& s) { s.machine.governor = "powersave"; }},
+        Cause{"cpu_clock_moved", "2340 to 2626 MHz",
+              [](Scene& s) {
+                for (EnvironmentSample& sample : s.runs[0].during) sample.frequency_mhz = 2340;
+                for (EnvironmentSample& sample : s.runs[1].during) sample.frequency_mhz = 2340;  // both arms alike
+              }},
+        Cause{"gpu_clock_step", "in 1 of 4 runs the GPU SM clock stepped by more than 1 %",
+              // The middle third: the run's median, and so the comparison between runs, stays.
+              [](Scene& s) {
+                set_clock(s.runs[1], 3, 1900);
+                set_clock(s.runs[1], 6, 1980);
+                s.runs[1].during.resize(6);
+                for (int i = 0; i < 6; ++i) s.runs[1].during.push_back(s.runs[0].during[static_cast<std::size_t>(i)]);
+              }},
+        Cause{"gpu_clock_cold", "17 % of the run's own", [](Scene& s) { s.runs[2].before.gpu->sm_clock_mhz = 345; }},
+        Cause{"gpu_memory_clock_moved", "2619 to 3201 MHz",
+              [](Scene& s) {
+                for (const std::size_t i : {0, 1})
+                  for (EnvironmentSample& sample : s.runs[i].during) sample.gpu->memory_clock_mhz = 2619;
+                for (const std::size_t i : {0, 1}) s.runs[i].before.gpu->memory_clock_mhz = 2619;
+              }},
+        Cause{"gpu_slowed", "in 1 of 4 runs the GPU was held back: power cap",
+              // Seen by the sampler only: before and after, the GPU rests.
+              [](Scene& s) { *s.runs[1].during[4].gpu->event_reasons |= kReasonPowerCap; }},
+        Cause{"gpu_neighbour", "1 other process had", [](Scene& s) { s.runs[1].before.gpu->other_processes = 1; }},
+        Cause{"gpu_power_capped", "400 W, its default 700 W",
+              [](Scene& s) {
+                for (RunReadings& run : s.runs) run.before.gpu->power_limit_w = run.after.gpu->power_limit_w = 400;
+              }}),
+    [](const testing::TestParamInfo<Cause>& info) { return info.param.code; });
+
+TEST(Rules, AClockThatDiffersBetweenArmsIsPartOfTheEffect) {
+  Scene scene;
+  for (RunReadings& run : scene.runs)
+    if (run.arm == 1) set_clock(run, 0, 1950);
+  EXPECT_THAT(scene.codes(), ElementsAre("gpu_clock_moved", "gpu_clock_differs_between_arms"));
+  EXPECT_THAT(scene.judged()[1].text, HasSubstr("other ran at another GPU SM clock than plain: 1950 against 1980 MHz"));
+}
+
+TEST(Rules, ACpuThatRestsBetweenRunsIsNotCalledCold) {
+  Scene scene;
+  for (RunReadings& run : scene.runs) run.before.frequency_mhz = 800;
+  EXPECT_THAT(scene.codes(), IsEmpty());
+}
+
+TEST(Rules, WithoutASamplerTheReadingsAroundARunStandForItsClock) {
+  Scene scene;
+  for (RunReadings& run : scene.runs) run.during.clear();
+  for (auto* sample : {&scene.runs[0].before, &scene.runs[0].after}) sample->gpu->sm_clock_mhz = 1500;
+  const auto clock = clock_of(scene.runs[0], Clock::kGpuSm);
+  ASSERT_TRUE(clock);
+  EXPECT_EQ(clock->median_mhz, 1500);
+  EXPECT_EQ(clock->samples, 2U);
+  EXPECT_THAT(scene.codes(), testing::Contains("gpu_clock_moved"));
+}
+
+TEST(Rules, ACounterThatWasSetBackSaysNothing) {
+  Scene scene;
+  scene.runs[0].after.cpu_pressure_us = 0;
+  EXPECT_FALSE(pressure_share(scene.runs[0]));
+}
+
+TEST(Rules, OthersAreNotCountedInRunsShorterThanTheKernelsTicks) {
+  RunReadings run = quiet_run(100, 0);
+  run.after.utc_ns = run.before.utc_ns + kSecond / 2;
+  *run.after.cpu_busy_ticks += 1000;
+  EXPECT_FALSE(others_cores(run));
+}
+
+TEST(Rules, EnergyIsTheCountersDifference) {
+  EXPECT_EQ(energy_j(quiet_run(100, 0)), 4800);
+}
+
+TEST(Rules, SlowingReasonsLeaveOutWhatIsNormal) {
+  EXPECT_EQ(slowing_reasons(kReasonIdle | kReasonApplicationClocks | kReasonSyncBoost | kReasonDisplayClocks), 0U);
+  EXPECT_EQ(slowing_reasons(kReasonIdle | kReasonThermalSlowdown), kReasonThermalSlowdown);
+}
+
+}  // namespace
+}  // namespace tare::harness
