@@ -117,13 +117,14 @@ std::optional<double> mean_mhz_by_cpuinfo(const SystemFiles& files, const std::v
   return sum / count;
 }
 
-void read_load(const SystemFiles& files, EnvironmentSample& sample) {
-  const auto line = line_of(files.proc / "loadavg");  // 0.20 0.18 0.12 1/80 11206
-  if (!line) return;
-  sample.load_1min = number_in<double>(*line);
-  const std::size_t slash = line->find('/');
-  const std::size_t begin = slash == std::string::npos ? slash : line->rfind(' ', slash);
-  if (begin != std::string::npos) sample.runnable = number_in<std::int64_t>(line->substr(begin + 1));
+// 0.20 0.18 0.12 1/80 11206
+void read_load(const std::optional<std::string>& content, EnvironmentSample& sample) {
+  if (!content) return;
+  sample.load_1min = number_in<double>(*content);
+  const std::size_t slash = content->find('/');
+  const std::size_t begin = slash == std::string::npos ? slash : content->rfind(' ', slash);
+  if (begin != std::string::npos)
+    sample.runnable = number_in<std::int64_t>(std::string_view(*content).substr(begin + 1));
 }
 
 // "some avg10=0.00 avg60=0.00 avg300=0.00 total=123": a field of the line.
@@ -134,8 +135,8 @@ std::optional<Number> pressure_field(const std::optional<std::string>& some, std
   return number_in<Number>(std::string_view(*some).substr(begin + name.size()));
 }
 
-void read_cpu_pressure(const SystemFiles& files, EnvironmentSample& sample) {
-  const auto some = value_in(files.proc / "pressure/cpu", "some");
+void read_cpu_pressure(const std::optional<std::string>& content, EnvironmentSample& sample) {
+  const auto some = content ? value_of(*content, "some") : std::nullopt;
   sample.cpu_pressure_avg10 = pressure_field<double>(some, "avg10=");
   sample.cpu_pressure_us = pressure_field<std::int64_t>(some, "total=");
 }
@@ -167,8 +168,8 @@ std::int64_t thread_cpu_ns() {
 EnvironmentSample sample_machine(const std::vector<int>& cores, const SystemFiles& files) {
   EnvironmentSample sample;
   sample.utc_ns = utc_now_ns();
-  read_load(files, sample);
-  read_cpu_pressure(files, sample);
+  read_load(content_of(files.proc / "loadavg"), sample);
+  read_cpu_pressure(content_of(files.proc / "pressure/cpu"), sample);
   read_other_pressures(files, sample);
   read_ticks(files, sample);
   sample.frequency_mhz = mean_mhz_by_driver(files, cores);
@@ -229,15 +230,33 @@ EnvironmentSample sample_fully(const Watched& watched, const SystemFiles& files)
   return sample;
 }
 
-EnvironmentSample sample_quickly(const Watched& watched, const SystemFiles& files) {
+QuickReader::QuickReader(Watched watched, const SystemFiles& files)
+    : watched_(std::move(watched)), load_(files.proc / "loadavg"), pressure_(files.proc / "pressure/cpu") {
+  for (const int core : watched_cores(watched_))
+    frequencies_.emplace_back(frequency_folder(files, core) / "scaling_cur_freq");
+  const bool all =
+      std::all_of(frequencies_.begin(), frequencies_.end(), [](const auto& file) { return file.is_open(); });
+  if (!all) frequencies_.clear();
+}
+
+EnvironmentSample QuickReader::sample() const {
   const std::int64_t start = thread_cpu_ns();
   EnvironmentSample sample;
   sample.utc_ns = utc_now_ns();
-  read_load(files, sample);
-  read_cpu_pressure(files, sample);
-  read_ticks(files, sample);
-  sample.frequency_mhz = mean_mhz_by_driver(files, watched_cores(watched));
-  if (watched.gpu != nullptr) sample.gpu = watched.gpu->sample_quickly();
+  read_load(load_.content(), sample);
+  read_cpu_pressure(pressure_.content(), sample);
+  double sum_khz = 0;
+  std::size_t known = 0;
+  for (const OpenFile& file : frequencies_) {
+    const std::optional<std::string> content = file.content();
+    const auto khz = content ? number_in<double>(*content) : std::nullopt;
+    if (!khz) break;
+    sum_khz += *khz;
+    ++known;
+  }
+  if (known > 0 && known == frequencies_.size())
+    sample.frequency_mhz = sum_khz / kKhzPerMhz / static_cast<double>(known);
+  if (watched_.gpu != nullptr) sample.gpu = watched_.gpu->sample_quickly();
   sample.cost_ns = thread_cpu_ns() - start;
   return sample;
 }

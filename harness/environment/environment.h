@@ -12,6 +12,7 @@
 
 #include "base/json_reader.h"
 #include "harness/environment/gpu.h"
+#include "harness/environment/proc_text.h"
 
 namespace tare::harness {
 
@@ -69,10 +70,20 @@ struct SystemFiles {
 [[nodiscard]] EnvironmentSample sample_environment(const SystemFiles& files = {});
 // Everything: some milliseconds, so before and after runs only.
 [[nodiscard]] EnvironmentSample sample_fully(const Watched& watched, const SystemFiles& files = {});
-// What the sampler reads while a worker is timed: load, CPU pressure, ticks, the clock by the frequency driver, and the
-// GPU's clocks, temperature, power and event reasons. The rest is absent: a list of processes costs milliseconds, and
-// /proc/cpuinfo interrupts every core on older kernels.
-[[nodiscard]] EnvironmentSample sample_quickly(const Watched& watched, const SystemFiles& files = {});
+// What the sampler reads while a worker is timed: load, CPU pressure, the clock by the frequency driver, and the GPU's
+// clocks, temperature, power and event reasons. The rest is absent: a list of processes costs milliseconds, and
+// /proc/cpuinfo interrupts every core on older kernels. Keeps its files open, for opening costs more than reading.
+class QuickReader {
+ public:
+  explicit QuickReader(Watched watched, const SystemFiles& files = {});
+  [[nodiscard]] EnvironmentSample sample() const;
+
+ private:
+  Watched watched_;
+  OpenFile load_;
+  OpenFile pressure_;
+  std::vector<OpenFile> frequencies_;  // of every watched core, or none
+};
 // Largest resident set of a living process so far (VmHWM), bytes.
 [[nodiscard]] std::optional<std::uint64_t> peak_resident_bytes(pid_t pid, const SystemFiles& files = {});
 

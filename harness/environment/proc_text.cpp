@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <sstream>
+#include <utility>
 
 namespace tare::harness {
 
 std::optional<std::string> content_of(const std::filesystem::path& file) {
-  // Plain calls rather than a stream: the sampler pays for every one of them while a worker is timed.
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return std::nullopt;
   std::string content;
@@ -24,6 +23,22 @@ std::optional<std::string> content_of(const std::filesystem::path& file) {
   ::close(descriptor);
   if (count < 0) return std::nullopt;
   return content;
+}
+
+OpenFile::OpenFile(const std::filesystem::path& file) : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {}
+
+OpenFile::OpenFile(OpenFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+OpenFile::~OpenFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+std::optional<std::string> OpenFile::content() const {
+  if (descriptor_ < 0) return std::nullopt;
+  std::array<char, 4096> buffer;
+  const ssize_t count = ::pread(descriptor_, buffer.data(), buffer.size(), 0);
+  if (count < 0) return std::nullopt;
+  return std::string(buffer.data(), static_cast<std::size_t>(count));
 }
 
 std::optional<std::string> line_of(const std::filesystem::path& file) {

@@ -18,6 +18,23 @@ namespace tare::harness {
 [[nodiscard]] std::optional<std::string> value_of(const std::string& content, std::string_view key);
 [[nodiscard]] std::optional<std::string> value_in(const std::filesystem::path& file, std::string_view key);
 
+// A file that is read again and again, kept open: of what a reading costs, opening is the larger part.
+class OpenFile {
+ public:
+  explicit OpenFile(const std::filesystem::path& file);
+  OpenFile(OpenFile&& other) noexcept;
+  OpenFile& operator=(OpenFile&&) = delete;
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile();
+  [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
+  // Its present content; absent as content_of. At most 4,096 bytes: short files only.
+  [[nodiscard]] std::optional<std::string> content() const;
+
+ private:
+  int descriptor_ = -1;
+};
+
 // The number that the text starts with, leading blanks skipped.
 template <class Number>
 [[nodiscard]] std::optional<Number> number_in(std::string_view text) {

@@ -361,7 +361,8 @@ std::optional<double> pressure_share(const RunReadings& run) {
 std::optional<double> steal_share(const RunReadings& run) {
   const auto steal = difference(run.before.cpu_steal_ticks, run.after.cpu_steal_ticks);
   const auto busy = difference(run.before.cpu_busy_ticks, run.after.cpu_busy_ticks);
-  if (!steal || !busy || *steal + *busy <= 0) return std::nullopt;
+  if (!steal || !busy) return std::nullopt;
+  if (*steal == 0) return 0;  // nothing was taken, busy or not
   return *steal / (*steal + *busy);
 }
 

@@ -24,8 +24,8 @@ void keep_off(const std::vector<int>& cores) {
 
 }  // namespace
 
-Sampler::Sampler(double rate_hz, Watched watched, SystemFiles files)
-    : watched_(std::move(watched)), files_(std::move(files)) {
+Sampler::Sampler(double rate_hz, Watched watched, const SystemFiles& files)
+    : timed_cores_(watched.cores), reader_(std::move(watched), files) {
   if (!(rate_hz > 0)) throw internal_error(fmt::format("a sampler of {} Hz", rate_hz));
   period_ = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(1 / rate_hz));
   thread_ = std::thread([this] { run(); });
@@ -61,7 +61,7 @@ void Sampler::end() {
 
 // Ticks keep to the clock, not to what is followed: samples must not fall on the beginnings of replays only.
 void Sampler::run() {
-  keep_off(watched_.cores);
+  keep_off(timed_cores_);
   auto next = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   while (!ended_) {
@@ -69,7 +69,7 @@ void Sampler::run() {
     if (wake_.wait_until(lock, next, [this] { return ended_; })) return;
     if (!following_) continue;
     lock.unlock();
-    EnvironmentSample sample = sample_quickly(watched_, files_);
+    EnvironmentSample sample = reader_.sample();
     lock.lock();
     samples_.push_back(std::move(sample));
   }

@@ -19,7 +19,7 @@ namespace tare::harness {
 class Sampler {
  public:
   // At rest until follow(). `rate_hz` above 0. The thread keeps off `watched.cores` when other cores are left to it.
-  Sampler(double rate_hz, Watched watched, SystemFiles files = {});
+  Sampler(double rate_hz, Watched watched, const SystemFiles& files = {});
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
   // Ends the thread; waits for a sample that is being taken.
@@ -32,8 +32,8 @@ class Sampler {
 
  private:
   std::chrono::nanoseconds period_;
-  Watched watched_;
-  SystemFiles files_;
+  std::vector<int> timed_cores_;
+  QuickReader reader_;
   std::mutex mutex_;  // of what follows
   std::condition_variable wake_;
   bool ended_ = false;

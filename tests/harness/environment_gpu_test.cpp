@@ -1,15 +1,15 @@
 // NVML through a library of our own making (fake_nvml): mapping, readings, and everything that may be missing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
+#include <functional>
 
 #include "base/error.h"
 #include "harness/environment/gpu.h"
 #include "tests/harness/fake_nvml/fake_gpu.h"
 #include "tests/harness/ledger_rows.h"
+#include "tests/harness/test_child.h"
 
 namespace tare::harness {
 namespace {
@@ -131,13 +131,11 @@ TEST_F(GpuTest, AMissingPermissionIsTheEnvironment) {
 }
 
 TEST_F(GpuTest, WorkersAndThisProgramAreNoNeighbours) {
-  const pid_t worker = ::fork();
-  ASSERT_GE(worker, 0);
-  if (worker == 0) {
+  const TestChild child([] {
     ::setpgid(0, 0);
     ::pause();
-    ::_exit(0);
-  }
+  });
+  const pid_t worker = child.pid();
   ::setpgid(worker, worker);
   const std::string own = std::to_string(::getpid()) + " " + std::to_string(worker);
   const std::vector<pid_t> groups = {worker};
@@ -146,8 +144,6 @@ TEST_F(GpuTest, WorkersAndThisProgramAreNoNeighbours) {
   EXPECT_EQ(device.sample(groups).other_processes, 0);
   gpu_.set("processes", own + " 1");  // process 1 is always somebody else's
   EXPECT_EQ(device.sample(groups).other_processes, 1);
-  ::kill(worker, SIGKILL);
-  ::waitpid(worker, nullptr, 0);
 }
 
 // In a container NVML gives the host's process ids: none is ours by number, but one of them must be the worker's.

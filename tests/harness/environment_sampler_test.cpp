@@ -2,12 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <csignal>
-#include <functional>
 #include <thread>
 
 #include "base/error.h"
@@ -16,6 +13,7 @@
 #include "harness/environment/sampler.h"
 #include "tests/harness/fake_nvml/fake_gpu.h"
 #include "tests/harness/ledger_rows.h"
+#include "tests/harness/test_child.h"
 
 namespace tare::harness {
 namespace {
@@ -26,32 +24,6 @@ using testing::IsEmpty;
 using testing::Not;
 
 constexpr double kFast = 200;  // Hz; tests need not wait as long as experiments do
-
-// A process of the test's own that goes when it goes.
-class Child {
- public:
-  explicit Child(const std::function<void()>& body) : pid_(::fork()) {
-    if (pid_ != 0) return;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    body();
-    ::_exit(0);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  [[nodiscard]] pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_;
-};
-
-void spin() {
-  volatile std::uint64_t count = 0;
-  for (;;) count = count + 1;
-}
 
 // Until the condition holds; a slow machine is given time, not a failure.
 template <class Condition>
@@ -105,7 +77,7 @@ TEST(SamplerTest, ItsRowsHoldOnlyWhatIsCheap) {
   const std::vector<EnvironmentSample> samples = sampler.finish();
   ASSERT_THAT(samples, Not(IsEmpty()));
   EXPECT_TRUE(samples[0].load_1min);
-  EXPECT_TRUE(samples[0].cpu_busy_ticks);
+  EXPECT_FALSE(samples[0].cpu_busy_ticks);
   EXPECT_FALSE(samples[0].own_cpu_ticks);
   EXPECT_FALSE(samples[0].builds);
   EXPECT_FALSE(samples[0].memory_available_bytes);
@@ -156,7 +128,7 @@ TEST(SamplerTest, CatchesWhatHappensWithinARun) {
 }
 
 TEST(Neighbours, ABusyProcessIsCaught) {
-  const Child busy(spin);
+  const TestChild busy(spin_for_ever);
   RunReadings run;
   run.before = sample_fully({});
   const auto start = std::chrono::steady_clock::now();
@@ -173,9 +145,9 @@ TEST(Neighbours, ABusyProcessIsCaught) {
 }
 
 TEST(Neighbours, TheSameProcessAsAWorkerIsOurs) {
-  const Child busy([] {
+  const TestChild busy([] {
     ::setpgid(0, 0);
-    spin();
+    spin_for_ever();
   });
   ASSERT_TRUE(comes_true([&] { return ::getpgid(busy.pid()) == busy.pid(); }));
   const std::vector<pid_t> groups = {busy.pid()};
@@ -187,7 +159,7 @@ TEST(Neighbours, TheSameProcessAsAWorkerIsOurs) {
 }
 
 TEST(Neighbours, ABuildIsCaughtByItsToolsNamesUnlessItIsOurs) {
-  const Child build([] {
+  const TestChild build([] {
     ::setpgid(0, 0);
     ::prctl(PR_SET_NAME, "rustc");
     ::pause();

@@ -85,7 +85,7 @@ TEST_F(EnvironmentTest, WhatIsNotThereIsUnsupportedNotZero) {
   EXPECT_FALSE(full.cgroup_throttled_us);
   EXPECT_FALSE(full.memory_pressure_us);
   EXPECT_FALSE(full.gpu);
-  EXPECT_FALSE(sample_quickly({}, files_).load_1min);
+  EXPECT_FALSE(QuickReader({}, files_).sample().load_1min);
 }
 
 TEST_F(EnvironmentTest, GarbageIsUnsupported) {
@@ -188,6 +188,25 @@ TEST_F(EnvironmentTest, ListsProcessesWhateverTheirNames) {
   const EnvironmentSample sample = sample_fully({groups, {}, nullptr}, files_);
   EXPECT_EQ(sample.builds, "cc1plus");
   EXPECT_EQ(sample.own_cpu_ticks, 2 * (42 + 9));
+}
+
+TEST_F(EnvironmentTest, TheQuickReaderSeesWhatChanges) {
+  const auto frequency = files_.sys / "devices/system/cpu/cpu3/cpufreq";
+  put(files_.proc / "loadavg", "0.20 0.18 0.12 3/80 11206\n");
+  put(files_.proc / "pressure/cpu", "some avg10=1.53 avg60=1.87 avg300=1.73 total=77\n");
+  put(frequency / "scaling_cur_freq", "2000000\n");
+  const QuickReader reader({{}, {3}, nullptr}, files_);
+  EXPECT_EQ(reader.sample().load_1min, 0.20);
+  EXPECT_EQ(reader.sample().runnable, 3);
+  EXPECT_EQ(reader.sample().cpu_pressure_us, 77);
+  EXPECT_EQ(reader.sample().frequency_mhz, 2000);
+  put(files_.proc / "loadavg", "1.20 0.18 0.12 4/80 11206\n");
+  put(frequency / "scaling_cur_freq", "1500000\n");
+  EXPECT_EQ(reader.sample().load_1min, 1.20);
+  EXPECT_EQ(reader.sample().runnable, 4);
+  EXPECT_EQ(reader.sample().frequency_mhz, 1500);
+  put(frequency / "scaling_cur_freq", "<unknown>\n");
+  EXPECT_FALSE(reader.sample().frequency_mhz);
 }
 
 TEST_F(EnvironmentTest, ClockOfUsableCoresOnlyByCpuinfoWhenThereIsNoDriver) {
