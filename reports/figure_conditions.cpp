@@ -22,7 +22,7 @@ constexpr double kKeyHeight = 32;
 constexpr double kKeyColumn = 216;
 constexpr double kPanelHeight = 110;
 constexpr double kGap = 58;   // between panels: tics, heading
-constexpr double kFoot = 48;  // below the last: tics, label of the axis
+constexpr double kFoot = 66;  // below the last: tics, and room without which gnuplot leaves the label of the axis out
 // A quantity that never moves is shown in the middle of a range of a thousandth, not as noise of the last digit.
 constexpr double kLeastSpan = 1e-3;
 
@@ -103,8 +103,8 @@ std::string series_of(const Findings& findings, const Quantity& quantity) {
   for (std::size_t arm = 0; arm < findings.arms.size(); ++arm) {
     const std::string file = fmt::format("'conditions.dat' index {}", arm);
     if (quantity.low != nullptr)
-      plots.push_back(fmt::format("{} using 1:{}:{}:{} with yerrorbars pt {} ps 0 lw 1 lc rgb '{}' notitle", file,
-                                  quantity.column, quantity.column + 1, quantity.column + 2, point_type(arm),
+      plots.push_back(fmt::format("{} using 1:{}:(0):(${}-${}) with vectors nohead lw 1 lc rgb '{}' notitle", file,
+                                  quantity.column + 1, quantity.column + 2, quantity.column + 1,
                                   series_colour(arm).light));
     plots.push_back(fmt::format("{} using 1:{} with points pt {} ps 0.8 lc rgb '{}' title {}", file, quantity.column,
                                 point_type(arm), series_colour(arm).light, gnuplot_string(arm_name(findings, arm))));

@@ -165,6 +165,47 @@ TEST(RunsFigure, OneRunIsDrawn) {
   EXPECT_EQ(markup::read(drawn(runs_plot(findings), directory.path())).fault, "");
 }
 
+// A GPU's readings of every counted run: the clock steps down by 15 MHz in the second half.
+Findings with_conditions() {
+  Findings findings = sample::three_arms();
+  findings.conditions.clock_name = "GPU SM clock";
+  for (std::size_t i = 0; i < findings.runs.size(); ++i) {
+    if (findings.runs[i].state != RunState::kCounted) continue;
+    RunConditions run;
+    run.run = i;
+    run.clock_mhz = i < 12 ? 1980 : 1965;
+    run.clock_lowest_mhz = 1950;
+    run.clock_highest_mhz = 1980;
+    run.temperature_c = 40 + static_cast<double>(i);
+    run.others_cores = 0.02;
+    run.samples = 55;
+    findings.conditions.runs.push_back(run);
+  }
+  return findings;
+}
+
+TEST(ConditionsFigure, HasAPanelForWhatWasReadAndNoneForWhatWasNot) {
+  const TemporaryDirectory directory;
+  const Plot plot = conditions_plot(with_conditions());
+  for (std::size_t arm = 0; arm < 3; ++arm) EXPECT_EQ(lines_of_block(plot.data, arm), 6U) << arm;
+  const std::string svg = drawn(plot, directory.path());
+  const markup::Page page = markup::read(svg);
+  EXPECT_EQ(page.fault, "");
+  for (const char* label : {"GPU SM clock, MHz", "GPU temperature", "cores used by others", "q8-null", "run, in order"})
+    EXPECT_THAT(page.text, HasSubstr(label));
+  for (const char* label : {"GPU power", "waited for a core"}) EXPECT_THAT(page.text, Not(HasSubstr(label)));
+  // Six runs of the third arm in each of three panels, and its entry in the key.
+  EXPECT_EQ(count_of(svg, "href='#conditions-gpPt8'"), 19U);
+}
+
+TEST(ConditionsFigure, AClockThatNeverMovesIsDrawn) {
+  const TemporaryDirectory directory;
+  Findings findings = with_conditions();
+  for (RunConditions& run : findings.conditions.runs)
+    run.clock_mhz = run.clock_lowest_mhz = run.clock_highest_mhz = 2596.102;
+  EXPECT_EQ(markup::read(drawn(conditions_plot(findings), directory.path())).fault, "");
+}
+
 TEST(PromptsFigure, HasEveryPromptSortedAndByCategory) {
   const TemporaryDirectory directory;
   const Plot plot = prompts_plot(sample::three_arms());
@@ -196,7 +237,7 @@ TEST(PromptsFigure, ManyCategoriesKeepDifferentMarks) {
 }
 
 TEST(Figures, HaveNothingToDrawWithoutFindings) {
-  for (const Plot& plot : {effects_plot({}), runs_plot({}), prompts_plot({})}) {
+  for (const Plot& plot : {effects_plot({}), runs_plot({}), prompts_plot({}), conditions_plot({})}) {
     EXPECT_NE(plot.nothing, "");
     EXPECT_EQ(plot.script, "");
   }
@@ -204,15 +245,17 @@ TEST(Figures, HaveNothingToDrawWithoutFindings) {
 
 TEST(Figures, NamesCannotRunCommands) {
   const TemporaryDirectory directory;
-  Findings findings = sample::three_arms();
+  Findings findings = with_conditions();
   for (const char* attack : {"`touch pwned`", "'; system('touch pwned'); x='", "\"; system(\"touch pwned\"); x=\"",
                              "'\nsystem 'touch pwned'\nx='", "\n!touch pwned\n", "@x \\\n"}) {
     for (Arm& arm : findings.arms) arm.name = arm.display_name = attack;
     for (Measure& measure : findings.measures) measure.name = measure.unit = attack;
     for (Prompt& prompt : findings.prompts) prompt.id = prompt.category = attack;
+    findings.conditions.clock_name = attack;
     for (Effect& effect : findings.effects)
       for (Interval& interval : effect.intervals) interval.method = attack;
-    for (const Plot& plot : {effects_plot(findings), runs_plot(findings), prompts_plot(findings)})
+    for (const Plot& plot :
+         {effects_plot(findings), runs_plot(findings), prompts_plot(findings), conditions_plot(findings)})
       EXPECT_EQ(markup::read(drawn(plot, directory.path())).fault, "") << attack;
     EXPECT_FALSE(fs::exists(directory.path() / "pwned")) << attack;
   }
@@ -229,9 +272,10 @@ TEST(Svg, NamesAreLeftAsTheyAre) {
 
 TEST(Svg, IdsAreUniqueAcrossFiguresAndReferencesHold) {
   const TemporaryDirectory directory;
-  const Findings findings = sample::three_arms();
+  const Findings findings = with_conditions();
   std::vector<std::string> ids;
-  for (const Plot& plot : {effects_plot(findings), runs_plot(findings), prompts_plot(findings)}) {
+  for (const Plot& plot :
+       {effects_plot(findings), runs_plot(findings), prompts_plot(findings), conditions_plot(findings)}) {
     const markup::Page page = markup::read(drawn(plot, directory.path()));
     const std::vector<std::string> own = markup::attributes(page, "id");
     for (const std::string& reference : markup::attributes(page, "xlink:href"))

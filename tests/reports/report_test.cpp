@@ -164,6 +164,27 @@ TEST(Html, ConditionsAreReadable) {
   EXPECT_THAT(page.text, HasSubstr("Load average, 1 min"));
 }
 
+TEST(Html, TheMachineDuringEachRunIsATable) {
+  Findings findings = sample::three_arms();
+  findings.conditions.clock_name = "GPU SM clock";
+  RunConditions run;
+  run.run = 5;
+  run.clock_mhz = 1965;
+  run.clock_lowest_mhz = 1950;
+  run.clock_highest_mhz = 1980;
+  run.power_w = 512.4;
+  run.waited_share = 0.031;
+  run.samples = 57;
+  findings.conditions.runs = {run};
+  const markup::Page page = markup::read(html_without_figures(findings));
+  EXPECT_THAT(page.text, HasSubstr("GPU SM clock, MHz"));
+  EXPECT_THAT(page.text, HasSubstr("1965 (1950\u20131980)"));
+  EXPECT_THAT(page.text, HasSubstr("512"));
+  EXPECT_THAT(page.text, HasSubstr("57"));
+  EXPECT_THAT(findings_json_text(findings), HasSubstr("\"temperature_c\": null"));
+  EXPECT_THAT(findings_json_text(findings), HasSubstr("\"power_w\": 512.4"));
+}
+
 TEST(Html, ClocksThatDisagreeAreSaid) {
   Findings findings = sample::three_arms();
   EXPECT_THAT(html_without_figures(findings), HasSubstr("agree in all 1,152 requests to within 0.2"));
