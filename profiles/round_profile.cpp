@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
 #include "profiles/decode_rounds.h"
 #include "profiles/timeline/timeline.h"
+#include "profiles/trace/round_tracks.h"
 
 namespace tare::profiles {
 namespace {
@@ -69,15 +72,19 @@ RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings
   profile.names = std::move(records.names);
   profile.launches = backend.launches(settings.width);
   profile.unmatched = mismatch(profile.rounds, profile.launches);
-  if (!profile.unmatched.empty()) profile.launches.clear();
-
-  const std::vector<engine::LaunchRecord> nothing(1);
-  const bool matched = profile.unmatched.empty();
-  static_cast<RoundTable&>(profile) = make_round_table(
-      profile.rounds, profile.names, matched ? profile.launches : nothing, [&](std::size_t, std::size_t i) {
-        return matched ? RecordLabel{i, profile.launches[i].bytes} : RecordLabel{};
-      });
+  if (!profile.unmatched.empty()) profile.launches = {engine::LaunchRecord{}};
+  for (std::size_t i = 0; i < profile.rounds.front().size(); ++i) {
+    const std::size_t launch = profile.unmatched.empty() ? i : 0;
+    profile.labels.push_back({launch, profile.launches[launch].bytes});
+  }
+  static_cast<RoundTable&>(profile) = make_round_table(profile.rounds, profile.names, profile.launches,
+                                                       [&](std::size_t, std::size_t i) { return profile.labels[i]; });
   return profile;
+}
+
+std::vector<TraceTrack> profile_tracks(const RoundProfile& profile, std::size_t rounds) {
+  return round_tracks("GPU", std::span(profile.rounds).first(std::min(rounds, profile.rounds.size())), profile.names,
+                      profile.launches, [&](std::size_t, std::size_t i) { return profile.labels[i]; });
 }
 
 }  // namespace tare::profiles

@@ -14,6 +14,7 @@
 #include "engine/backend/backend.h"
 #include "profiles/timeline/kernel_records.h"
 #include "profiles/timeline/round_table.h"
+#include "profiles/trace/chrome_trace.h"
 
 namespace tare::profiles {
 
@@ -33,7 +34,8 @@ struct RoundProfile : RoundTable {
   // The profiled rounds themselves, kernels in order; names and launches as make_round_table takes them.
   std::vector<std::vector<KernelRecord>> rounds;
   std::vector<std::string> names;
-  std::vector<engine::LaunchRecord> launches;  // one a kernel of a round; empty when unmatched
+  std::vector<engine::LaunchRecord> launches;  // one a kernel of a round; a single empty one when unmatched
+  std::vector<RecordLabel> labels;             // of every kernel of a round
   std::string unmatched;                       // why records carry no declared launch; empty when they do
 };
 
@@ -41,5 +43,8 @@ struct RoundProfile : RoundTable {
 // (invalid): what split_rounds refuses; what the collector throws.
 [[nodiscard]] RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings& settings,
                                           const std::function<std::unique_ptr<KernelCollector>()>& make_collector);
+
+// The first `rounds` profiled rounds as tracks of a trace.
+[[nodiscard]] std::vector<TraceTrack> profile_tracks(const RoundProfile& profile, std::size_t rounds);
 
 }  // namespace tare::profiles

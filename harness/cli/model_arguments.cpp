@@ -2,6 +2,7 @@
 
 #include "base/json_reader.h"
 #include "engine/backends/make_backend.h"
+#include "profiles/nvtx/nvtx.h"
 
 namespace tare::harness {
 
@@ -23,7 +24,7 @@ engine::EngineOptions ModelArguments::options() const {
 OpenModel open_model(const std::string& model, const engine::EngineOptions& options) {
   OpenModel opened;
   opened.checkpoint = engine::open_checkpoint(model);
-  opened.backend = engine::make_backend(*opened.checkpoint, options);
+  opened.backend = profiles::with_nvtx_ranges(engine::make_backend(*opened.checkpoint, options));
   return opened;
 }
 

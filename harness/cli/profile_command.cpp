@@ -8,6 +8,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/kernel_table.h"
 #include "harness/cli/model_arguments.h"
+#include "harness/cli/trace_arguments.h"
 #include "profiles/round_profile.h"
 #include "profiles/timeline/cupti_collector.h"
 #include "stats/quantiles.h"
@@ -21,6 +22,7 @@ constexpr double kPercent = 100;
 struct Arguments {
   ModelArguments model;
   profiles::RoundProfileSettings settings;
+  TraceArguments trace;
   bool json = false;
 };
 
@@ -71,6 +73,12 @@ int profile(const Arguments& arguments) {
   } else {
     print(result, arguments.settings);
   }
+  if (!arguments.trace.file.empty())
+    arguments.trace.write(profiles::profile_tracks(result, static_cast<std::size_t>(arguments.trace.rounds)),
+                          {{"width", arguments.settings.width},
+                           {"first_context", result.first_context},
+                           {"backend", opened.backend->description()},
+                           {"options", engine::to_json(opened.backend->options())}});
   return 0;
 }
 
@@ -87,6 +95,7 @@ void add_profile_command(CLI::App& app, Chosen& chosen) {
   command->add_option("--rounds", arguments->settings.rounds, "timed, and as many again under the collector")
       ->capture_default_str();
   command->add_option("--seed", arguments->settings.seed, "of the random tokens")->capture_default_str();
+  arguments->trace.add_to(*command);
   command->add_flag("--json", arguments->json, "every kernel and every round as JSON");
   command->footer(
       "Example: tare profile --model 'synthetic:27b?seed=1' --set backend=cuda --set weights.format=q4 --width 16");

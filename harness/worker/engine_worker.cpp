@@ -23,6 +23,7 @@
 #include "harness/environment/build_info.h"
 #include "harness/environment/environment.h"
 #include "harness/worker/protocol.h"
+#include "profiles/nvtx/nvtx.h"
 
 namespace tare::harness {
 namespace {
@@ -126,7 +127,7 @@ class EngineWorker {
     engine::apply_options(options, call.options, "options");
     if (!call.cores.empty()) pin_to(call.cores);
     auto checkpoint = engine::open_checkpoint(call.model);
-    backend_ = engine::make_backend(*checkpoint, options);
+    backend_ = profiles::with_nvtx_ranges(engine::make_backend(*checkpoint, options));
     checkpoint_ = std::move(checkpoint);
     const std::filesystem::path tokenizer = std::filesystem::path(call.model) / "tokenizer.json";
     if (std::filesystem::exists(tokenizer)) tokenizer_ = engine::Tokenizer::from_file(tokenizer);

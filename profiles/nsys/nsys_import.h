@@ -13,21 +13,20 @@
 #include <vector>
 
 #include "profiles/nsys/range_sweep.h"
+#include "profiles/nvtx/range_backend.h"
 #include "profiles/timeline/round_table.h"
 
 namespace tare::profiles {
-
-// The range that our own programs open around a round (round_ranges.h).
-constexpr const char* kRoundRange = "round";
 
 // A decoder of four layers launches about this many kernels a round even when each layer is fused into four. Captures
 // of whole graphs come out far below: one launch a graph, a few a round.
 constexpr double kLeastKernels = 16;
 
 struct NsysSettings {
-  std::string round_range = kRoundRange;    // a name, or the beginning of names with * at its end
-  std::int64_t equal_rounds = 0;            // > 0: no ranges; so many parts with equally many kernels
-  std::int64_t skip_rounds = 0;             // left out at the beginning, warm-ups
+  std::string round_range =
+      kRoundRange;                // of our own programs;   // a name, or the beginning of names with * at its end
+  std::int64_t equal_rounds = 0;  // > 0: no ranges; so many parts with equally many kernels
+  std::int64_t skip_rounds = 0;   // left out at the beginning, warm-ups
   std::optional<std::int32_t> device = {};  // needed when rounds use several
   double least_kernels = kLeastKernels;     // a round; fewer are refused
 };

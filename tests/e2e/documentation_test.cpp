@@ -1,11 +1,12 @@
 // The examples of the documentation are run: every fenced block that follows a line `<!-- example -->`, line by line,
-// in a folder that looks like the repository's root.
+// in a folder that looks like the repository's root and holds an export of Nsight Systems, capture.sqlite.
 #include <gmock/gmock.h>
 
 #include <fstream>
 #include <sstream>
 
 #include "tests/e2e/workspace.h"
+#include "tests/profiles/nsys_fixture.h"
 
 namespace tare::e2e {
 namespace {
@@ -42,6 +43,7 @@ using Documentation = Workspace;
 TEST_F(Documentation, ExamplesRun) {
   for (const char* name : {"models", "prompts", "experiments"})
     fs::create_directory_symlink(source(name), folder_ / name);
+  profiles::write_decode_capture(folder_ / "capture.sqlite", profiles::known_schemas().back());
   std::vector<fs::path> files = {source("README.md")};
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(source("docs")))
     if (entry.path().extension() == ".md") files.push_back(entry.path());

@@ -77,6 +77,19 @@ TEST(RoundProfile, SaysWhyKernelsCarryNoBytes) {
   EXPECT_EQ(result.rows[0].declared_bytes, 0);
 }
 
+TEST(RoundProfile, IsDrawnWithItsLaunches) {
+  engine::FakeBackend backend(50, 200);
+  EXPECT_FALSE(profile_tracks(profile(backend, {10, 1, 4, 1}), 1).at(1).slices.at(0).details.contains("launch"));
+  backend.declare_launches(
+      {{"q4_gemm", "layers.0.mlp", 3000}, {"norm", "layers.0", 100}, {"q4_gemm", "layers.1.mlp", 8000}});
+  const std::vector<TraceTrack> tracks = profile_tracks(profile(backend, {10, 1, 4, 1}), 3);
+  ASSERT_EQ(tracks.size(), 2U);
+  EXPECT_EQ(tracks[0].slices.size(), 3U);  // rounds
+  ASSERT_EQ(tracks[1].slices.size(), 9U);  // kernels of the one stream
+  EXPECT_EQ(tracks[1].slices[2].details.at("part"), "layers.1.mlp");
+  EXPECT_NEAR(tracks[1].slices[2].details.at("gb_per_s").get<double>(), 1, 1e-9);
+}
+
 TEST(RoundProfile, TimesBeforeTheCollectorIsThere) {
   engine::FakeBackend backend(50, 200);
   std::int64_t rounds_before = 0;

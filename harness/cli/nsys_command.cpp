@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/kernel_table.h"
+#include "harness/cli/trace_arguments.h"
+#include "profiles/nsys/nsys_import.h"
+#include "profiles/nsys/nsys_tracks.h"
+#include "stats/quantiles.h"
+
+namespace tare::harness {
+namespace {
+
+constexpr double kHalf = 0.5;  // the median
+
+struct Arguments {
+  std::string file;
+  profiles::NsysSettings settings;
+  TraceArguments trace;
+  bool json = false;
+};
+
+std::string source_text(const Arguments& arguments) {
+  return arguments.settings.equal_rounds > 0 ? "equal parts"
+                                             : fmt::format("range '{}'", arguments.settings.round_range);
+}
+
+Json to_json(const profiles::NsysProfile& profile, const Arguments& arguments) {
+  Json json = {{"file", arguments.file},
+               {"schema_version", profile.schema_version},
+               {"nsys_version", profile.nsys_version},
+               {"device", profile.device},
+               {"rounds_from", source_text(arguments)},
+               {"rounds", profile.rounds.size()},
+               {"span_us", profile.span_us},
+               {"idle_us", profile.idle_us},
+               {"idle_share", profile.idle_us / profile.span_us},
+               {"kernels_per_round", profile.kernels_only},
+               {"fewest_kernels", profile.fewest_kernels},
+               {"most_kernels", profile.most_kernels},
+               {"records", profile.records},
+               {"records_outside", profile.outside},
+               {"profiler_overhead_us", profile.overhead_us},
+               {"rows", kernel_rows_json(profile)},
+               {"range_us", profile.range_us},
+               {"warnings", profile.warnings}};
+  return json;
+}
+
+void print(const profiles::NsysProfile& profile, const Arguments& arguments) {
+  print_kernel_table(profile, "first kernel to last, under Nsight Systems");
+  fmt::print("\n{} rounds ({}) on device {}, {:.1f} kernels a round", profile.rounds.size(), source_text(arguments),
+             profile.device, profile.kernels_only);
+  if (!profile.range_us.empty())
+    fmt::print(", {:.1f} us on the host (median)", stats::quantile(profile.range_us, kHalf));
+  fmt::print("\n{} kernels and copies outside of rounds; the profiler's own work {:.1f} us a round\n", profile.outside,
+             profile.overhead_us);
+  if (!profile.schema_version.empty())
+    fmt::print("export schema {}, Nsight Systems {}\n", profile.schema_version,
+               profile.nsys_version.empty() ? "of unknown version" : profile.nsys_version);
+}
+
+int import(const Arguments& arguments) {
+  const profiles::NsysProfile profile = profiles::import_nsys(arguments.file, arguments.settings);
+  for (const std::string& warning : profile.warnings) spdlog::warn("{}", warning);
+  if (arguments.json) {
+    // Names come from elsewhere and may be no UTF-8.
+    fmt::print("{}\n", to_json(profile, arguments).dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    print(profile, arguments);
+  }
+  if (!arguments.trace.file.empty())
+    arguments.trace.write(profiles::nsys_tracks(profile, static_cast<std::size_t>(arguments.trace.rounds)),
+                          {{"source", arguments.file},
+                           {"rounds_from", source_text(arguments)},
+                           {"rounds", profile.rounds.size()},
+                           {"nsys_version", profile.nsys_version}});
+  return 0;
+}
+
+}  // namespace
+
+void add_nsys_command(CLI::App& app, Chosen& chosen) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("nsys", "kernel tables from an export of Nsight Systems, of any engine");
+  command->add_option("file", arguments->file, "what nsys export --type sqlite wrote")->required();
+  CLI::Option* range = command
+                           ->add_option("--round-range", arguments->settings.round_range,
+                                        "NVTX range of a round; * at the end: names that begin so")
+                           ->capture_default_str();
+  command
+      ->add_option("--equal-rounds", arguments->settings.equal_rounds,
+                   "without ranges: cut all kernels into so many rounds of equally many")
+      ->check(CLI::PositiveNumber)
+      ->excludes(range);
+  command->add_option("--skip-rounds", arguments->settings.skip_rounds, "leave out so many at the beginning")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--device", arguments->settings.device, "whose kernels count, where rounds use several");
+  command
+      ->add_option("--least-kernels", arguments->settings.least_kernels,
+                   "fewer a round are refused: whole graphs were recorded then")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  arguments->trace.add_to(*command);
+  command->add_flag("--json", arguments->json, "every kernel and every round as JSON");
+  command->footer(
+      "Record with: scripts/nsys-run --out capture PROGRAM ...\nExample: tare nsys capture.sqlite --trace "
+      "capture.json");
+  command->callback([arguments, &chosen] { chosen.action = [arguments] { return import(*arguments); }; });
+}
+
+}  // namespace tare::harness

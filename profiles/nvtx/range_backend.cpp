@@ -1,0 +1,89 @@
+#include "profiles/nvtx/range_backend.h"
+
+#include <utility>
+
+namespace tare::profiles {
+namespace {
+
+// Closed however the pass ends.
+class Range {
+ public:
+  Range(RangeSink& sink, const char* name) : sink_(&sink) { sink.push(name); }
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+  ~Range() { sink_->pop(); }
+
+ private:
+  RangeSink* sink_;
+};
+
+class RangeBackend final : public engine::Backend {
+ public:
+  RangeBackend(std::unique_ptr<engine::Backend> backend, std::shared_ptr<RangeSink> sink)
+      : backend_(std::move(backend)), sink_(std::move(sink)) {}
+  RangeBackend(const RangeBackend&) = delete;
+  RangeBackend& operator=(const RangeBackend&) = delete;
+  ~RangeBackend() override { end_round(); }
+
+  [[nodiscard]] const engine::ModelConfig& config() const override { return backend_->config(); }
+  [[nodiscard]] const engine::EngineOptions& options() const override { return backend_->options(); }
+  [[nodiscard]] std::int64_t frontier() const override { return backend_->frontier(); }
+  [[nodiscard]] std::int64_t capacity() const override { return backend_->capacity(); }
+
+  void reset() override {
+    end_round();
+    backend_->reset();
+  }
+
+  std::span<const float> prefill(std::span<const std::int32_t> tokens, const engine::PrefillCapture& capture) override {
+    end_round();
+    const Range range(*sink_, kPrefillRange);
+    return backend_->prefill(tokens, capture);
+  }
+
+  engine::VerifyOutput verify(std::span<const std::int32_t> tokens, const engine::VerifyRequest& request) override {
+    end_round();
+    sink_->push(kRoundRange);
+    in_round_ = true;
+    const Range range(*sink_, kVerifyRange);
+    return backend_->verify(tokens, request);
+  }
+
+  void commit(int count) override {
+    {
+      const Range range(*sink_, kCommitRange);
+      backend_->commit(count);
+    }
+    end_round();
+  }
+
+  [[nodiscard]] std::vector<float> recurrent_state(std::int64_t layer) const override {
+    return backend_->recurrent_state(layer);
+  }
+  [[nodiscard]] engine::WeightInventory inventory(std::int64_t context, std::int64_t width) const override {
+    return backend_->inventory(context, width);
+  }
+  [[nodiscard]] std::vector<engine::LaunchRecord> launches(std::int64_t width) const override {
+    return backend_->launches(width);
+  }
+  [[nodiscard]] Json description() const override { return backend_->description(); }
+
+ private:
+  std::unique_ptr<engine::Backend> backend_;
+  std::shared_ptr<RangeSink> sink_;
+  bool in_round_ = false;
+
+  void end_round() {
+    if (in_round_) sink_->pop();
+    in_round_ = false;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<engine::Backend> with_ranges(std::unique_ptr<engine::Backend> backend,
+                                             std::shared_ptr<RangeSink> sink) {
+  return std::make_unique<RangeBackend>(std::move(backend), std::move(sink));
+}
+
+}  // namespace tare::profiles
