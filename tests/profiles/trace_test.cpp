@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/philox.h"
 #include "profiles/nsys/nsys_tracks.h"
 #include "profiles/trace/chrome_trace.h"
@@ -167,6 +168,29 @@ TEST(RoundTracks, ShowSharesBytesAndParts) {
   EXPECT_NEAR(product.at("gb_per_s").get<double>(), 4, 1e-9);
   EXPECT_NEAR(tracks[2].slices.at(0).details.at("share_us").get<double>(), 5, 1e-9);
   EXPECT_FALSE(tracks[2].slices.at(0).details.contains("bytes"));
+}
+
+// What the page of the format says, and no more: every key of a round's and a kernel's details, once.
+TEST(TracePage, NamesEveryKey) {
+  const std::vector<std::vector<KernelRecord>> rounds = {{{0, 7, 11, 0, 10'000}}};
+  const std::vector<std::string> names = {"product<16>"};
+  const std::vector<engine::LaunchRecord> launches = {{"q4_gemm", "layers.0.mlp", 0}};
+  const std::vector<TraceTrack> tracks = round_tracks("GPU 0", rounds, names, launches, [](std::size_t, std::size_t) {
+    return RecordLabel{0, 40'000};
+  });
+  const std::string page = read_text_file(std::string(TARE_SOURCE_DIR) + "/docs/protocol/trace.md");
+  for (const auto& [key, value] : tracks.at(0).slices.at(0).details.items())
+    EXPECT_THAT(page, HasSubstr("`" + key + "`")) << "of a round";
+  std::size_t kernel_keys = 0;
+  for (const auto& [key, value] : tracks.at(1).slices.at(0).details.items()) {
+    EXPECT_THAT(page, HasSubstr("\n| `" + key + "` |")) << "of a kernel";
+    ++kernel_keys;
+  }
+  std::size_t rows = 0;
+  const std::size_t table = page.find("| key of a kernel's");
+  ASSERT_NE(table, std::string::npos);
+  for (std::size_t at = page.find("\n| `", table); at != std::string::npos; at = page.find("\n| `", at + 1)) ++rows;
+  EXPECT_EQ(rows, kernel_keys);
 }
 
 TEST(NsysTracks, ShowTheFirstRoundsAndTheRangesAroundThem) {
