@@ -86,6 +86,7 @@ int run_program(int argc, char** argv) {
   tare::harness::add_generate_command(app, chosen);
   tare::harness::add_logits_command(app, chosen);
   tare::harness::add_ceiling_command(app, chosen);
+  tare::harness::add_doctor_command(app, chosen);
   tare::harness::add_profile_command(app, chosen);
   tare::harness::add_nsys_command(app, chosen);
   tare::harness::add_worker_command(app, chosen);
