@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "harness/analysis/run_readings.h"
 #include "harness/environment/environment.h"
 #include "harness/environment/rules.h"
 
@@ -20,46 +21,6 @@ using reports::Severity;
 
 constexpr double kPercent = 100;
 constexpr double kMillijoules = 1e3;
-
-std::string name_of(const RunRecord& run) {
-  return fmt::format("block {}, slot {} ({})", run.block + 1, run.slot + 1, run.arm);
-}
-
-// The readings of every counted run that has one before and one after; `rows` are the runs' places in gathered.runs.
-std::vector<RunReadings> readings_of_runs(const Gathered& gathered, std::vector<std::size_t>& rows) {
-  struct Around {
-    RunReadings readings;
-    bool has_before = false;
-    bool has_after = false;
-  };
-  std::map<std::int64_t, Around> by_run;
-  for (const CountedRun& run : gathered.counted) {
-    by_run[run.record.id].readings.name = name_of(run.record);
-    by_run[run.record.id].readings.arm = run.arm;
-  }
-  for (const StoredSample& stored : gathered.samples) {
-    const auto found = stored.run_id ? by_run.find(*stored.run_id) : by_run.end();
-    if (found == by_run.end()) continue;
-    Around& around = found->second;
-    if (stored.kind == "sampler") around.readings.during.push_back(stored.sample);
-    if (stored.kind == "before") {
-      around.readings.before = stored.sample;
-      around.has_before = true;
-    }
-    if (stored.kind == "after") {
-      around.readings.after = stored.sample;
-      around.has_after = true;
-    }
-  }
-  std::vector<RunReadings> runs;
-  for (std::size_t row = 0; row < gathered.runs.size(); ++row) {
-    const auto found = by_run.find(gathered.runs[row].id);
-    if (found == by_run.end() || !found->second.has_before || !found->second.has_after) continue;
-    runs.push_back(std::move(found->second.readings));
-    rows.push_back(row);
-  }
-  return runs;
-}
 
 // Samples of counted runs, in the order of time.
 std::vector<const EnvironmentSample*> samples_of(const std::vector<RunReadings>& runs) {
@@ -306,8 +267,7 @@ reports::Conditions describe_conditions(const Gathered& gathered, std::vector<re
   std::sort(pinned.begin(), pinned.end());
   conditions.cores_pinned = cores_text(pinned);
 
-  std::vector<std::size_t> rows;
-  const std::vector<RunReadings> runs = readings_of_runs(gathered, rows);
+  const auto [runs, rows] = readings_of_runs(gathered);
   const std::vector<GpuFacts> gpus = gpus_of(gathered);
   add_readings(runs, !gpus.empty(), conditions);
   add_runs(runs, rows, !gpus.empty(), conditions);

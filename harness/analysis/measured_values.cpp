@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <utility>
 
 #include "base/error.h"
+#include "harness/analysis/run_readings.h"
 
 namespace tare::harness {
 namespace {
 
 constexpr double kSecondsPerNs = 1e-9;
 constexpr double kMsPerNs = 1e-6;
+constexpr double kMillijoules = 1e3;
 
 std::vector<stats::Run> stats_runs(const Gathered& gathered) {
   const std::int64_t origin = gathered.counted.empty() ? 0 : gathered.counted.front().record.started_utc_ns;
@@ -60,6 +63,34 @@ MeasuredValues peak_memory(const Gathered& gathered, int arms) {
   return values;
 }
 
+// One value a run: joules over tokens. With resident workers the arms take turns within one counter's difference.
+MeasuredValues energy_per_token(const Gathered& gathered, int arms) {
+  MeasuredValues values;
+  values.by_prompt = false;
+  if (gathered.experiment.schedule.granularity != Granularity::kRun) {
+    values.why_missing = "at granularity 'prompt' the arms share the GPU's energy counter";
+    return values;
+  }
+  std::map<std::int64_t, double> joules;  // by run id
+  const ReadingsOfRuns readings = readings_of_runs(gathered);
+  for (std::size_t i = 0; i < readings.runs.size(); ++i)
+    if (const auto energy = energy_j(readings.runs[i])) joules[gathered.runs[readings.rows[i]].id] = *energy;
+  std::vector<double> millijoules;
+  for (const CountedRun& run : gathered.counted) {
+    double tokens = 0;
+    for (const PromptResult& result : run.results) tokens += static_cast<double>(result.tokens);
+    const auto found = joules.find(run.record.id);
+    // A counter that did not move counted nothing: there is no logarithm of it, and no such GPU.
+    if (found == joules.end() || found->second <= 0 || tokens <= 0) {
+      values.why_missing = fmt::format("there is no energy counter around a run of arm '{}'", run.record.arm);
+      return values;
+    }
+    millijoules.push_back(kMillijoules * found->second / tokens);
+  }
+  values.observations = stats::amount_observations(arms, 1, stats_runs(gathered), std::move(millijoules));
+  return values;
+}
+
 }  // namespace
 
 MeasuredValues measured_values(const Gathered& gathered, Measure measure) {
@@ -91,6 +122,8 @@ MeasuredValues measured_values(const Gathered& gathered, Measure measure) {
     }
     case Measure::kPeakMemory:
       return peak_memory(gathered, arms);
+    case Measure::kEnergyPerToken:
+      return energy_per_token(gathered, arms);
   }
   throw internal_error("a measure has no values");
 }

@@ -197,22 +197,33 @@ void judge_cores(Judgement& judgement, std::size_t usable_cores) {
       "free memory or use a smaller model: what is measured is reclaim and swap");
 }
 
+// "2 cc1plus, ninja" -> cc1plus, ninja
+void take_names(const std::string& builds, std::set<std::string>& names) {
+  for (std::size_t begin = 0; begin < builds.size();) {
+    const std::size_t end = std::min(builds.find(", ", begin), builds.size());
+    const std::string part = builds.substr(begin, end - begin);
+    const std::size_t space = part.find(' ');
+    names.insert(space == std::string::npos ? part : part.substr(space + 1));
+    begin = end + 2;
+  }
+}
+
 void judge_builds(Judgement& judgement) {
   std::size_t runs = 0;
-  std::set<std::string> seen;
+  std::set<std::string> names;
   for (const RunReadings& run : judgement.runs()) {
     bool building = false;
     for (const auto* sample : {&run.before, &run.after}) {
       if (!sample->builds || sample->builds->empty()) continue;
       building = true;
-      seen.insert(*sample->builds);
+      take_names(*sample->builds, names);
     }
     if (building) ++runs;
   }
   if (runs == 0) return;
   judgement.warn("build_running",
-                 fmt::format("before or after {} of {} runs a build was going on: {}", runs, judgement.runs().size(),
-                             join(std::vector<std::string>(seen.begin(), seen.end()), "; ")),
+                 fmt::format("a build was going on around {} of {} runs: {}", runs, judgement.runs().size(),
+                             join(std::vector<std::string>(names.begin(), names.end()), ", ")),
                  "let the build end first");
 }
 

@@ -11,8 +11,8 @@
 namespace tare::harness {
 namespace {
 
-const std::array<MeasureDescription, 4>& table() {
-  static const std::array<MeasureDescription, 4> entries = {{
+const std::array<MeasureDescription, 5>& table() {
+  static const std::array<MeasureDescription, 5> entries = {{
       {Measure::kDecodeSpeed, "decode_speed", "decode speed", "tok/s", true,
        "tokens committed by decode rounds over the seconds of those rounds, all prompts of a run"},
       {Measure::kTimeToFirstToken, "time_to_first_token", "time to first token", "ms", false,
@@ -21,6 +21,10 @@ const std::array<MeasureDescription, 4>& table() {
        "prompt tokens over the seconds of their forward passes, all prompts of a run"},
       {Measure::kPeakMemory, "peak_memory", "peak memory", "bytes", false,
        "largest resident set of the worker process during a launch"},
+      // Not by default: it needs a GPU, and experiments that named no measures must stay the same experiments.
+      {Measure::kEnergyPerToken, "energy_per_token", "GPU energy a token", "mJ", false,
+       "by the GPU's energy counter from before a run to after it, prefill and pauses included, over its tokens",
+       false},
   }};
   return entries;
 }

@@ -14,6 +14,7 @@ enum class Measure {
   kTimeToFirstToken,  // seconds from the request to its first token, as the worker's clock sees it
   kPrefillSpeed,      // prompt tokens a second
   kPeakMemory,        // largest resident set of the worker process during a launch
+  kEnergyPerToken,    // joules of the arm's GPU from before a run to after it, over the run's tokens
 };
 
 struct MeasureDescription {
@@ -23,6 +24,7 @@ struct MeasureDescription {
   std::string unit;   // "tok/s"
   bool higher_is_better = true;
   std::string meaning;
+  bool by_default = true;  // measured when an experiment names no measures
 };
 
 // All measures, in the order in which they are reported.

@@ -162,7 +162,8 @@ AnalysisSettings read_analysis(JsonReader reader) {
 std::vector<Measure> read_measures(JsonReader& reader) {
   std::vector<Measure> measures;
   if (!reader.has("measures")) {
-    for (const MeasureDescription& entry : measure_table()) measures.push_back(entry.measure);
+    for (const MeasureDescription& entry : measure_table())
+      if (entry.by_default) measures.push_back(entry.measure);
     return measures;
   }
   const std::vector<std::string> names = reader.texts("measures");

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/sqlite/sqlite.h"
 #include "reports/report.h"
+#include "tests/harness/analysed.h"
 #include "tests/harness/ledger_rows.h"
 #include "tests/harness/schema_check.h"
 #include "tests/harness/simulated_ledger.h"
@@ -23,31 +24,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-struct Analysed {
-  Findings findings;
-  SimulatedTruth truth;
-};
-
-Analysed analysed(const SimulatedRun& run) {
-  const FreshFolder fresh;
-  const std::filesystem::path& folder = fresh.path();
-  const SimulatedTruth truth = write_simulated_ledger(run, folder);
-  return {analyse(Ledger::open_for_reading(folder / kLedgerFile)), truth};
-}
-
-// A clock with all that the machine does to us: launches that differ, drift, noise, a cold first slot (the warm-up's).
-stats::ClockModel restless_clock(std::vector<double> log_effects) {
-  stats::ClockModel clock;
-  clock.base_seconds = 0.05;
-  clock.log_effects = std::move(log_effects);
-  clock.reaction_sd = 0.002;
-  clock.launch_sd = 0.002;
-  clock.noise_sd = 0.005;
-  clock.drift = stats::DriftKind::kLinear;
-  clock.drift_size = 0.03;
-  return clock;
-}
-
 const Effect& effect_of(const Findings& findings, std::size_t arm) {
   const Effect* effect = reports::find_effect(findings, arm, findings.effect_measure);
   if (effect == nullptr) throw internal_error("no effect of the arm");
@@ -57,10 +33,6 @@ const Effect& effect_of(const Findings& findings, std::size_t arm) {
 bool holds(const Effect& effect, double truth) {
   const reports::Interval* interval = reports::verdict_interval(effect);
   return interval != nullptr && interval->low_log <= truth && truth <= interval->high_log;
-}
-
-bool has_warning(const std::vector<reports::Warning>& warnings, const std::string& code) {
-  return std::any_of(warnings.begin(), warnings.end(), [&](const auto& warning) { return warning.code == code; });
 }
 
 class ThreeArms : public testing::TestWithParam<std::uint64_t> {};
@@ -318,81 +290,6 @@ TEST(Analysis, AnOutlierIsNamedByItsArmAndKept) {
                                   [](const reports::Warning& warning) { return warning.code == "outlier_run"; });
   ASSERT_NE(found, findings.warnings.end());
   EXPECT_THAT(found->text, testing::HasSubstr("the run of " + arm + " in block 2, slot 4 lies -"));
-}
-
-TEST(Analysis, ARunInCompanyIsWarnedOf) {
-  SimulatedRun run;
-  run.arms = {"a", "b"};
-  run.clock = restless_clock({});
-  run.change_run = [](const RunRecord& record, RunEnd& end) {
-    if (record.slot != 2) return;
-    EnvironmentSample& after = end.samples.back().sample;
-    *after.cpu_pressure_us += (after.utc_ns - end.samples.front().sample.utc_ns) / 1000 / 5;
-    *after.cpu_steal_ticks += 1000;
-  };
-  const auto [findings, truth] = analysed(run);
-  EXPECT_TRUE(has_warning(findings.warnings, "cpu_contended"));
-  EXPECT_TRUE(has_warning(findings.warnings, "cpu_stolen"));
-  EXPECT_FALSE(has_warning(findings.warnings, "clocks_disagree"));
-}
-
-TEST(Analysis, RunsCarryTheirReadingsAndTheGpuItsFactsAndItsEnergy) {
-  SimulatedRun run;
-  run.arms = {"a", "b"};
-  run.clock = restless_clock({});
-  run.gpus = {"0000:01:00.0"};
-  run.change_run = [](const RunRecord& record, RunEnd& end) {
-    std::int64_t millijoules = 0;
-    for (StoredSample& stored : end.samples) {
-      GpuSample gpu;
-      gpu.pci_bus_id = "0000:01:00.0";
-      gpu.sm_clock_mhz = record.arm == "a" ? 1980 : 1900;
-      gpu.power_w = 500;
-      gpu.energy_mj = millijoules += 216'000;  // 24 prompts of 9 tokens: 1 J a token
-      gpu.event_reasons = kReasonIdle;
-      gpu.power_limit_w = 400;
-      stored.sample.gpu = gpu;
-    }
-    EnvironmentSample during = end.samples.front().sample;
-    during.gpu->event_reasons = kReasonPowerCap;
-    during.gpu->sm_clock_mhz = *during.gpu->sm_clock_mhz + 15;
-    during.cost_ns = 50'000;
-    end.samples.insert(end.samples.begin() + 1, {end.samples.front().run_id, "sampler", during});
-  };
-  const auto [findings, truth] = analysed(run);
-  for (const char* code : {"gpu_power_capped", "gpu_slowed", "gpu_clock_moved", "gpu_clock_differs_between_arms"})
-    EXPECT_TRUE(has_warning(findings.warnings, code)) << code;
-  const reports::Conditions& conditions = findings.conditions;
-  EXPECT_EQ(conditions.clock_name, "GPU SM clock");
-  ASSERT_EQ(conditions.runs.size(), 8U);
-  for (const reports::RunConditions& each : conditions.runs) {
-    EXPECT_EQ(findings.runs.at(each.run).state, reports::RunState::kCounted);
-    EXPECT_EQ(each.clock_mhz, findings.runs.at(each.run).arm == 0 ? 1995 : 1915);
-    EXPECT_EQ(each.samples, 1U);
-    EXPECT_EQ(each.energy_j, 216);
-    EXPECT_TRUE(std::isnan(each.temperature_c)) << "it was not read";
-  }
-  const auto fact = [&](const std::string& name) {
-    for (const reports::Fact& each : conditions.facts)
-      if (each.name == name) return each.value;
-    return std::string("no such fact");
-  };
-  EXPECT_THAT(fact("GPU energy a token, a"), testing::StartsWith("1000.0 mJ"));
-  EXPECT_EQ(fact("GPU 0000:01:00.0"), "Simulated GPU");
-  EXPECT_THAT(
-      fact("could not be read"),
-      testing::AllOf(testing::HasSubstr("CPU clock"), testing::HasSubstr("GPU 0000:01:00.0: energy (not supported)")));
-  EXPECT_THAT(fact("sampler during runs"), testing::HasSubstr("8 samples"));
-}
-
-TEST(Analysis, ALedgerOfVersion1IsStillAnalysed) {
-  const FreshFolder folder;
-  write_version_1_ledger(folder.path() / kLedgerFile);
-  const reports::Findings findings = analyse(Ledger::open_for_reading(folder.path() / kLedgerFile));
-  EXPECT_TRUE(findings.validity.valid) << findings.validity.why_invalid;
-  ASSERT_EQ(findings.conditions.runs.size(), 8U);
-  EXPECT_TRUE(std::isnan(findings.conditions.runs[0].others_cores));
-  EXPECT_FALSE(has_warning(findings.warnings, "neighbour_busy"));
 }
 
 TEST(Analysis, OptionsThatDifferFromTheBaselineAreNamed) {

@@ -148,7 +148,11 @@ INSTANTIATE_TEST_SUITE_P(
         Cause{"neighbour_busy", "at most 0.23", [](Scene& s) { *s.runs[3].after.cpu_busy_ticks += 20 * kRunSeconds; }},
         Cause{"cgroup_throttled", "up to 0.2 %", [](Scene& s) { *s.runs[3].after.cgroup_throttled_us += 20'000; }},
         Cause{"memory_short", "up to 5.0 %", [](Scene& s) { *s.runs[3].after.memory_pressure_us += 500'000; }},
-        Cause{"build_running", "2 cc1plus, ninja", [](Scene& s) { s.runs[0].before.builds = "2 cc1plus, ninja"; }},
+        Cause{"build_running", "around 2 of 4 runs: as, cc1plus, ninja",
+              [](Scene& s) {
+                s.runs[0].before.builds = "2 cc1plus, ninja";
+                s.runs[1].after.builds = "as, 4 cc1plus";
+              }},
         Cause{"governor", "powersave", [](Scene& s) { s.machine.governor = "powersave"; }},
         Cause{"cpu_clock_moved", "2340 to 2626 MHz",
               [](Scene& s) {
