@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/kernel_table.h"
@@ -29,30 +31,50 @@ std::string source_text(const Arguments& arguments) {
                                              : fmt::format("range '{}'", arguments.settings.round_range);
 }
 
+Json phases_json(const profiles::NsysProfile& profile) {
+  Json phases = Json::array();
+  for (const profiles::PhaseRow& row : profiles::phases_of(profile))
+    phases.push_back({{"phase", row.phase}, {"calls_per_round", row.calls}, {"us_per_round", row.us}});
+  return phases;
+}
+
 Json to_json(const profiles::NsysProfile& profile, const Arguments& arguments) {
-  Json json = {{"file", arguments.file},
-               {"schema_version", profile.schema_version},
-               {"nsys_version", profile.nsys_version},
-               {"device", profile.device},
-               {"rounds_from", source_text(arguments)},
-               {"rounds", profile.rounds.size()},
-               {"span_us", profile.span_us},
-               {"idle_us", profile.idle_us},
-               {"idle_share", profile.idle_us / profile.span_us},
-               {"kernels_per_round", profile.kernels_only},
-               {"fewest_kernels", profile.fewest_kernels},
-               {"most_kernels", profile.most_kernels},
-               {"records", profile.records},
-               {"records_outside", profile.outside},
-               {"profiler_overhead_us", profile.overhead_us},
-               {"rows", kernel_rows_json(profile)},
-               {"range_us", profile.range_us},
-               {"warnings", profile.warnings}};
-  return json;
+  return {{"file", arguments.file},
+          {"schema_version", profile.schema_version},
+          {"nsys_version", profile.nsys_version},
+          {"device", profile.device},
+          {"rounds_from", source_text(arguments)},
+          {"rounds", profile.rounds.size()},
+          {"span_us", profile.span_us},
+          {"idle_us", profile.idle_us},
+          {"idle_share", profile.idle_us / profile.span_us},
+          {"kernels_per_round", profile.kernels_only},
+          {"fewest_kernels", profile.fewest_kernels},
+          {"most_kernels", profile.most_kernels},
+          {"records", profile.records},
+          {"records_outside", profile.outside},
+          {"profiler_overhead_us", profile.overhead_us},
+          {"phases", phases_json(profile)},
+          {"rows", kernel_rows_json(profile)},
+          {"range_us", profile.range_us},
+          {"warnings", profile.warnings}};
+}
+
+// One line: the phases that take most; ranges may be as many as layers.
+void print_phases(const profiles::NsysProfile& profile) {
+  constexpr std::size_t kMostShown = 6;
+  const std::vector<profiles::PhaseRow> phases = profiles::phases_of(profile);
+  std::string line = "\nphases:";
+  for (std::size_t i = 0; i < std::min(phases.size(), kMostShown); ++i)
+    line += fmt::format("{} {} {:.1f} us", i == 0 ? "" : ",", phases[i].phase.empty() ? "(the round)" : phases[i].phase,
+                        phases[i].us);
+  if (phases.size() > kMostShown) line += fmt::format(", and {} more", phases.size() - kMostShown);
+  fmt::print("{}", line);
 }
 
 void print(const profiles::NsysProfile& profile, const Arguments& arguments) {
   print_kernel_table(profile, "first kernel to last, under Nsight Systems");
+  print_phases(profile);
   fmt::print("\n{} rounds ({}) on device {}, {:.1f} kernels a round", profile.rounds.size(), source_text(arguments),
              profile.device, profile.kernels_only);
   if (!profile.range_us.empty())

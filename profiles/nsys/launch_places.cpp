@@ -9,7 +9,6 @@ namespace {
 
 constexpr std::size_t kTop = 0;  // the empty path
 constexpr int kMostClones = 8;   // a node is cloned when a graph is instantiated, or added to another: a few times
-constexpr char kSeparator = '/';
 
 std::vector<HostCall> all_calls(const NsysRows& rows) {
   std::vector<HostCall> calls;
@@ -70,7 +69,7 @@ void LaunchPlaces::number_paths(const NsysRows& rows) {
     const std::int32_t parent = sweep_.parent[i];
     const Path above = parent == kNoRange ? kTop : range_paths_[static_cast<std::size_t>(parent)];
     const std::string& name = rows.range_names[static_cast<std::size_t>(rows.ranges[i].name)];
-    range_paths_[i] = path_number(above == kTop ? name : launches_[above].part + kSeparator + name);
+    range_paths_[i] = path_number(above == kTop ? name : launches_[above].part + kPathSeparator + name);
   }
 }
 
@@ -106,7 +105,7 @@ LaunchPlaces::Path LaunchPlaces::join(Path outer, Path inner) {
   if (fresh) {
     const std::string above = launches_[outer].part;
     const std::string below = launches_[inner].part;
-    entry->second = path_number(below.starts_with(above + kSeparator) ? below : above + kSeparator + below);
+    entry->second = path_number(below.starts_with(above + kPathSeparator) ? below : above + kPathSeparator + below);
   }
   return entry->second;
 }

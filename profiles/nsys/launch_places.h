@@ -14,6 +14,8 @@
 
 namespace tare::profiles {
 
+constexpr char kPathSeparator = '/';
+
 class LaunchPlaces {
  public:
   // `rows` has its rounds marked (HostRange::is_round) and outlives the places.

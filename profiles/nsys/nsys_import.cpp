@@ -321,6 +321,22 @@ class Importer {
 
 }  // namespace
 
+std::vector<PhaseRow> phases_of(const NsysProfile& profile) {
+  std::map<std::string, PhaseRow> phases;
+  for (const KernelRow& row : profile.rows) {
+    PhaseRow& phase = phases[row.part.substr(0, row.part.find(kPathSeparator))];
+    phase.calls += row.calls;
+    phase.us += row.us;
+  }
+  std::vector<PhaseRow> rows;
+  for (auto& [name, phase] : phases) {
+    phase.phase = name;
+    rows.push_back(std::move(phase));
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const PhaseRow& a, const PhaseRow& b) { return a.us > b.us; });
+  return rows;
+}
+
 NsysProfile import_nsys(const std::filesystem::path& file, const NsysSettings& settings) {
   const NsysExport opened(file);
   return Importer(opened, settings).import();

@@ -53,6 +53,16 @@ struct NsysProfile : RoundTable {
   std::vector<std::string> range_names;
 };
 
+// What the ranges directly within a round add up to.
+struct PhaseRow {
+  std::string phase;  // a range's name; empty: launched in the round itself
+  double calls = 0;   // a round
+  double us = 0;      // a round, of completion intervals
+};
+
+// Most time first; with the idle time they add up to the span.
+[[nodiscard]] std::vector<PhaseRow> phases_of(const NsysProfile& profile);
+
 // Throws Error (input): what NsysExport refuses; no kernels, no API calls, no range of that name, several devices.
 // Error (invalid): graphs recorded whole, too few kernels a round, kernels without valid times, parts of unequal size.
 [[nodiscard]] NsysProfile import_nsys(const std::filesystem::path& file, const NsysSettings& settings);

@@ -36,7 +36,8 @@ TEST_F(Nsys, PrintsTheTable) {
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("     80.00     8.0          -        -   23.4%  product<16>  verify/attention"),
                     HasSubstr("    156.00                               45.6%  idle between kernels"),
-                    HasSubstr("5 rounds (range 'round') on device 0, 20.0 kernels a round, 900.0 us on the host"),
+                    HasSubstr("\nphases: verify 162.0 us, draft 24.0 us\n5 rounds (range 'round') on device 0, 20.0 "
+                              "kernels a round, 900.0 us on the host"),
                     HasSubstr("13 kernels and copies outside of rounds")));
 }
 

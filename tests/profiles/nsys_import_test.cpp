@@ -101,6 +101,12 @@ TEST_P(NsysSchemas, GiveTheSameTable) {
   expect_row(profile, "[memcpy DtoH]", "verify", 1, 2, 2);
   EXPECT_NEAR(row_of(profile, "[memcpy DtoH]", "verify").declared_bytes, 64, 1e-9);
   EXPECT_EQ(profile.rows.size(), 4U);
+  const std::vector<PhaseRow> phases = phases_of(profile);
+  ASSERT_EQ(phases.size(), 2U);
+  EXPECT_EQ(phases[0].phase, "verify");
+  EXPECT_NEAR(phases[0].us, 162, 1e-9);
+  EXPECT_NEAR(phases[0].calls, 17, 1e-9);
+  EXPECT_NEAR(phases[1].us, 24, 1e-9);
 }
 
 TEST_P(NsysSchemas, LeaveOutARoundThatTheEndCutOff) {
