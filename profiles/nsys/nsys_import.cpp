@@ -112,6 +112,7 @@ class Importer {
   // The device whose kernels count, of those that `counts` has.
   [[nodiscard]] std::int32_t chosen_device(const std::map<std::int32_t, std::uint64_t>& counts) const {
     std::vector<std::string> texts;
+    texts.reserve(counts.size());
     for (const auto& [device, count] : counts) texts.push_back(fmt::format("{} ({} kernels)", device, count));
     const std::string list = join(texts, ", ");
     if (settings_->device) {
@@ -186,6 +187,7 @@ class Importer {
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return counts[a] > counts[b]; });
     std::vector<std::string> texts;
+    texts.reserve(order.size());
     for (const std::size_t i : order) texts.push_back(fmt::format("'{}' ({} times)", rows_.range_names[i], counts[i]));
     refuse(ErrorKind::kInput, fmt::format("no NVTX range is called '{}'", settings_->round_range),
            "name one with --round-range (* at the end for a beginning); ranges: " + join(some_of(texts), ", "));

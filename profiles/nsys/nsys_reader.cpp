@@ -113,7 +113,7 @@ class Reader {
     return processes_.try_emplace(process, static_cast<std::uint32_t>(processes_.size())).first->second;
   }
 
-  Correlation correlation(std::uint32_t process, std::int64_t id) const {
+  static Correlation correlation(std::uint32_t process, std::int64_t id) {
     return static_cast<Correlation>(process) << kCorrelationBits | static_cast<std::uint32_t>(id);
   }
 
@@ -135,7 +135,7 @@ class Reader {
     return work;
   }
 
-  std::vector<std::string> work_columns(std::vector<std::string> others) const {
+  static std::vector<std::string> work_columns(const std::vector<std::string>& others) {
     std::vector<std::string> columns = {"start",         "end",       "deviceId",   "streamId",
                                         "correlationId", "globalPid", "graphNodeId"};
     columns.insert(columns.end(), others.begin(), others.end());
@@ -221,7 +221,7 @@ class Reader {
     }
   }
 
-  HostCall host_call(std::int64_t global_thread, std::int64_t start_ns) const {
+  static HostCall host_call(std::int64_t global_thread, std::int64_t start_ns) {
     return {process_of(global_thread), static_cast<std::uint64_t>(global_thread), start_ns};
   }
 
