@@ -425,6 +425,17 @@ std::string to_text(Clock clock) {
   return "clock";
 }
 
+std::vector<std::string> rule_codes() {
+  std::vector<std::string> codes = {"cpu_contended",    "cpu_stolen",    "load_above_cores", "neighbour_busy",
+                                    "cgroup_throttled", "memory_short",  "build_running",    "governor",
+                                    "gpu_slowed",       "gpu_neighbour", "gpu_power_capped"};
+  for (const Clock clock : {Clock::kCpu, Clock::kGpuSm, Clock::kGpuMemory}) {
+    for (const char* what : {"_step", "_moved", "_differs_between_arms"}) codes.push_back(clock_word(clock) + what);
+    if (clock != Clock::kCpu) codes.push_back(clock_word(clock) + "_cold");
+  }
+  return codes;
+}
+
 std::vector<EnvironmentWarning> judge_environment(std::span<const RunReadings> runs,
                                                   const std::vector<std::string>& arms, const Machine& machine,
                                                   std::span<const GpuFacts> gpus) {

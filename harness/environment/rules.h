@@ -56,6 +56,10 @@ enum class Clock { kCpu, kGpuSm, kGpuMemory };
 [[nodiscard]] std::optional<ClockOfRun> clock_of(const RunReadings& run, Clock clock);
 [[nodiscard]] std::string to_text(Clock clock);  // "CPU clock", "GPU SM clock", "GPU memory clock"
 
+// The code of every warning that the rules can give. A test holds docs/guide/environment.md to it, and asks for each
+// one that it was caused on purpose and caught.
+[[nodiscard]] std::vector<std::string> rule_codes();
+
 // All rules over all counted runs. `arms` names them; `gpus` are those that runs used.
 [[nodiscard]] std::vector<EnvironmentWarning> judge_environment(std::span<const RunReadings> runs,
                                                                 const std::vector<std::string>& arms,

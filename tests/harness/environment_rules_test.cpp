@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <ostream>
+#include <sstream>
 
+#include "base/file.h"
 #include "harness/environment/rules.h"
 
 namespace tare::harness {
@@ -133,63 +136,101 @@ TEST_P(Rule, IsTrippedByItsCauseAlone) {
   EXPECT_FALSE(warnings[0].mend.empty());
 }
 
-// One run's clock from a sample on.
-void set_clock(RunReadings& run, std::size_t from, double mhz) {
-  for (std::size_t i = from; i < run.during.size(); ++i) run.during[i].gpu->sm_clock_mhz = mhz;
+void set_clock(EnvironmentSample& sample, Clock clock, double mhz) {
+  if (clock == Clock::kCpu) sample.frequency_mhz = mhz;
+  if (clock == Clock::kGpuSm) sample.gpu->sm_clock_mhz = mhz;
+  if (clock == Clock::kGpuMemory) sample.gpu->memory_clock_mhz = mhz;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Rule,
-    testing::Values(
-        Cause{"cpu_contended", "in 1 of 4 runs",
-              [](Scene& s) { *s.runs[2].after.cpu_pressure_us += kRunSeconds * 60'000; }},
-        Cause{"cpu_stolen", "in 1 of 4 runs", [](Scene& s) { *s.runs[0].after.cpu_steal_ticks += 30; }},
-        Cause{"load_above_cores", "up to 3.0 on 2 usable cores", [](Scene& s) { s.runs[1].during[3].load_1min = 3; }},
-        Cause{"neighbour_busy", "at most 0.23", [](Scene& s) { *s.runs[3].after.cpu_busy_ticks += 20 * kRunSeconds; }},
-        Cause{"cgroup_throttled", "up to 0.2 %", [](Scene& s) { *s.runs[3].after.cgroup_throttled_us += 20'000; }},
-        Cause{"memory_short", "up to 5.0 %", [](Scene& s) { *s.runs[3].after.memory_pressure_us += 500'000; }},
-        Cause{"build_running", "around 2 of 4 runs: as, cc1plus, ninja",
-              [](Scene& s) {
-                s.runs[0].before.builds = "2 cc1plus, ninja";
-                s.runs[1].after.builds = "as, 4 cc1plus";
-              }},
-        Cause{"governor", "powersave", [](Scene& s) { s.machine.governor = "powersave"; }},
-        Cause{"cpu_clock_moved", "2340 to 2626 MHz",
-              [](Scene& s) {
-                for (EnvironmentSample& sample : s.runs[0].during) sample.frequency_mhz = 2340;
-                for (EnvironmentSample& sample : s.runs[1].during) sample.frequency_mhz = 2340;  // both arms alike
-              }},
-        Cause{"gpu_clock_step", "in 1 of 4 runs the GPU SM clock stepped by more than 1 %",
-              // The middle third: the run's median, and so the comparison between runs, stays.
-              [](Scene& s) {
-                set_clock(s.runs[1], 3, 1900);
-                set_clock(s.runs[1], 6, 1980);
-                s.runs[1].during.resize(6);
-                for (int i = 0; i < 6; ++i) s.runs[1].during.push_back(s.runs[0].during[static_cast<std::size_t>(i)]);
-              }},
-        Cause{"gpu_clock_cold", "17 % of the run's own", [](Scene& s) { s.runs[2].before.gpu->sm_clock_mhz = 345; }},
-        Cause{"gpu_memory_clock_moved", "2619 to 3201 MHz",
-              [](Scene& s) {
-                for (const std::size_t i : {0, 1})
-                  for (EnvironmentSample& sample : s.runs[i].during) sample.gpu->memory_clock_mhz = 2619;
-                for (const std::size_t i : {0, 1}) s.runs[i].before.gpu->memory_clock_mhz = 2619;
-              }},
-        Cause{"gpu_slowed", "in 1 of 4 runs the GPU was held back: power cap",
-              // Seen by the sampler only: before and after, the GPU rests.
-              [](Scene& s) { *s.runs[1].during[4].gpu->event_reasons |= kReasonPowerCap; }},
-        Cause{"gpu_neighbour", "1 other process had", [](Scene& s) { s.runs[1].before.gpu->other_processes = 1; }},
-        Cause{"gpu_power_capped", "400 W, its default 700 W",
-              [](Scene& s) {
-                for (RunReadings& run : s.runs) run.before.gpu->power_limit_w = run.after.gpu->power_limit_w = 400;
-              }}),
-    [](const testing::TestParamInfo<Cause>& info) { return info.param.code; });
+// Both before and during.
+void set_clock(RunReadings& run, Clock clock, double mhz) {
+  set_clock(run.before, clock, mhz);
+  for (EnvironmentSample& sample : run.during) set_clock(sample, clock, mhz);
+}
 
-TEST(Rules, AClockThatDiffersBetweenArmsIsPartOfTheEffect) {
-  Scene scene;
-  for (RunReadings& run : scene.runs)
-    if (run.arm == 1) set_clock(run, 0, 1950);
-  EXPECT_THAT(scene.codes(), ElementsAre("gpu_clock_moved", "gpu_clock_differs_between_arms"));
-  EXPECT_THAT(scene.judged()[1].text, HasSubstr("other ran at another GPU SM clock than plain: 1950 against 1980 MHz"));
+// Late in one run, so that the run's median and the comparisons between runs and arms stay.
+auto step(Clock clock, double first, double then) {
+  return [=](Scene& scene) {
+    RunReadings& run = scene.runs[1];
+    const EnvironmentSample sample = run.during.front();
+    run.during.assign(12, sample);
+    for (std::size_t i = 0; i < 12; ++i) set_clock(run.during[i], clock, i < 8 ? first : then);
+  };
+}
+
+// One run of each arm, so that the arms stay alike.
+auto moved(Clock clock, double mhz) {
+  return [=](Scene& scene) {
+    for (const std::size_t run : {0, 1}) set_clock(scene.runs[run], clock, mhz);
+  };
+}
+
+// Less than what runs may differ by, but all of one arm's.
+auto of_one_arm(Clock clock, double mhz) {
+  return [=](Scene& scene) {
+    for (RunReadings& run : scene.runs)
+      if (run.arm == 1) set_clock(run, clock, mhz);
+  };
+}
+
+const std::vector<Cause>& causes() {
+  static const std::vector<Cause> all = {
+      {"cpu_contended", "in 1 of 4 runs", [](Scene& s) { *s.runs[2].after.cpu_pressure_us += kRunSeconds * 60'000; }},
+      {"cpu_stolen", "in 1 of 4 runs", [](Scene& s) { *s.runs[0].after.cpu_steal_ticks += 30; }},
+      {"load_above_cores", "up to 3.0 on 2 usable cores", [](Scene& s) { s.runs[1].during[3].load_1min = 3; }},
+      {"neighbour_busy", "at most 0.23", [](Scene& s) { *s.runs[3].after.cpu_busy_ticks += 20 * kRunSeconds; }},
+      {"cgroup_throttled", "up to 0.2 %", [](Scene& s) { *s.runs[3].after.cgroup_throttled_us += 20'000; }},
+      {"memory_short", "up to 5.0 %", [](Scene& s) { *s.runs[3].after.memory_pressure_us += 500'000; }},
+      {"build_running", "around 2 of 4 runs: as, cc1plus, ninja",
+       [](Scene& s) {
+         s.runs[0].before.builds = "2 cc1plus, ninja";
+         s.runs[1].after.builds = "as, 4 cc1plus";
+       }},
+      {"governor", "powersave", [](Scene& s) { s.machine.governor = "powersave"; }},
+      {"cpu_clock_step", "in 1 of 4 runs the CPU clock stepped by more than 2 %", step(Clock::kCpu, 2626, 2500)},
+      {"cpu_clock_moved", "2340 to 2626 MHz", moved(Clock::kCpu, 2340)},
+      {"cpu_clock_differs_between_arms", "2600 against 2626 MHz", of_one_arm(Clock::kCpu, 2600)},
+      {"gpu_clock_step", "in 1 of 4 runs the GPU SM clock stepped by more than 1 %", step(Clock::kGpuSm, 1980, 1900)},
+      {"gpu_clock_moved", "1900 to 1980 MHz", moved(Clock::kGpuSm, 1900)},
+      {"gpu_clock_differs_between_arms", "other ran at another GPU SM clock than plain: 1965 against 1980 MHz",
+       of_one_arm(Clock::kGpuSm, 1965)},
+      {"gpu_clock_cold", "17 % of the run's own", [](Scene& s) { s.runs[2].before.gpu->sm_clock_mhz = 345; }},
+      {"gpu_memory_clock_step", "the GPU memory clock stepped", step(Clock::kGpuMemory, 3201, 2619)},
+      {"gpu_memory_clock_moved", "2619 to 3201 MHz", moved(Clock::kGpuMemory, 2619)},
+      {"gpu_memory_clock_differs_between_arms", "3177 against 3201 MHz", of_one_arm(Clock::kGpuMemory, 3177)},
+      {"gpu_memory_clock_cold", "13 % of the run's own",
+       [](Scene& s) { s.runs[2].before.gpu->memory_clock_mhz = 405; }},
+      {"gpu_slowed", "in 1 of 4 runs the GPU was held back: power cap",
+       // Seen by the sampler only: before and after, the GPU rests.
+       [](Scene& s) { *s.runs[1].during[4].gpu->event_reasons |= kReasonPowerCap; }},
+      {"gpu_neighbour", "1 other process had", [](Scene& s) { s.runs[1].before.gpu->other_processes = 1; }},
+      {"gpu_power_capped", "400 W, its default 700 W",
+       [](Scene& s) {
+         for (RunReadings& run : s.runs) run.before.gpu->power_limit_w = run.after.gpu->power_limit_w = 400;
+       }},
+  };
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Rule, testing::ValuesIn(causes()),
+                         [](const testing::TestParamInfo<Cause>& info) { return info.param.code; });
+
+TEST(Rules, EachIsCausedOnPurposeAbove) {
+  std::vector<std::string> caused;
+  for (const Cause& cause : causes()) caused.push_back(cause.code);
+  EXPECT_THAT(caused, testing::UnorderedElementsAreArray(rule_codes()));
+}
+
+// Rows of its tables: | `code` | ...
+TEST(Rules, EachHasItsRowInTheGuide) {
+  std::istringstream page(read_text_file(std::filesystem::path(TARE_SOURCE_DIR) / "docs/guide/environment.md"));
+  std::vector<std::string> rows;
+  bool inside = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("## ")) inside = line == "## Warnings";
+    if (inside && line.starts_with("| `")) rows.push_back(line.substr(3, line.find('`', 3) - 3));
+  }
+  EXPECT_THAT(rows, testing::UnorderedElementsAreArray(rule_codes()));
 }
 
 TEST(Rules, ACpuThatRestsBetweenRunsIsNotCalledCold) {
