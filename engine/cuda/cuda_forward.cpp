@@ -49,6 +49,11 @@ ProductSettings product_settings(const EngineOptions& options, const CudaDevice&
           .trigger_pairs = static_cast<int>(options.cuda.trigger)};
 }
 
+ProductSettings out_settings(const EngineOptions& options, const CudaDevice& device) {
+  return {.blocks = device.multiprocessors * static_cast<int>(options.cuda.out_blocks_per_sm),
+          .trigger_pairs = static_cast<int>(options.cuda.trigger)};
+}
+
 // Shapes of every product of a round, without weights.
 std::vector<WeightMatrix> product_shapes(const ModelConfig& config, const EngineOptions& options) {
   const auto shape = [&](TensorClass tensors, std::int64_t layer, std::int64_t rows, std::int64_t columns) {
@@ -107,8 +112,11 @@ Sizes sizes_of(const ModelConfig& config, const EngineOptions& options, std::int
     if (exact) continue;
     // With side rows the cut is another, and may make one plane more.
     for (const int side_rows : {0, static_cast<int>(2 * config.linear_value_heads)}) {
-      const std::int64_t planes = product_plane_floats(shape, settings, kMostRoundTokens, side_rows);
-      result_floats = std::max(result_floats, planes);
+      // Of either settings: which product is an output projection the shapes do not say.
+      for (const ProductSettings& cut : {settings, out_settings(options, device)}) {
+        const std::int64_t planes = product_plane_floats(shape, cut, kMostRoundTokens, side_rows);
+        result_floats = std::max(result_floats, planes);
+      }
     }
   }
   const CudaAttentionShape attention = attention_shape(config);
@@ -156,7 +164,8 @@ CudaForward::CudaForward(const ModelConfig& config, const EngineOptions& options
       options_(options),
       weights_(weights),
       device_(device),
-      settings_(product_settings(options, device)) {
+      settings_(product_settings(options, device)),
+      out_settings_(out_settings(options, device)) {
   const Sizes sizes = sizes_of(config, options, capacity, device);
   for (const LayerKind kind : config.layers) {
     Layer& layer = layers_.emplace_back();
@@ -217,7 +226,7 @@ Operand CudaForward::operand(const Pass& pass, OperandKind kind, const WeightMat
 }
 
 ProductResult CudaForward::multiply(const Pass& pass, const CudaProjection& projection, const Operand& operand,
-                                    const SideRows& side) const {
+                                    const SideRows& side, const ProductSettings& settings) const {
   CudaLaunch launch = pass.launch;
   launch.part = projection.names.front();
   launch.bytes = projection.bytes();
@@ -228,7 +237,7 @@ ProductResult CudaForward::multiply(const Pass& pass, const CudaProjection& proj
       products_->multiply(side.weights, side.rows, operand.columns, operand, pass.tokens, side.out, launch);
     return products_->multiply(projection.matrix, operand, pass.tokens, results, launch);
   }
-  return launch_product(projection.matrix, operand, side, results, settings_, launch);
+  return launch_product(projection.matrix, operand, side, results, settings, launch);
 }
 
 void CudaForward::norm(const Pass& pass, const ProductResult& increment, const DeviceBuffer& gain, const Operand& out,
@@ -257,7 +266,7 @@ ProductResult CudaForward::run_gdn(const Pass& pass, std::int64_t layer, const O
   const auto gate_rows = static_cast<int>(2 * config_.linear_value_heads);
   const SideRows side{
       .weights = weights.gates.as<std::uint16_t>(), .rows = gate_rows, .out = gate_results_.as<float>()};
-  const ProductResult qkvz = multiply(pass, weights.qkvz, input, side);
+  const ProductResult qkvz = multiply(pass, weights.qkvz, input, side, settings_);
   const ProductResult gates{.data = side.out, .rows = gate_rows};
   const Operand mixed = operand(pass, OperandKind::kMixed, weights.out.matrix);
   CudaLaunch launch = pass.launch;
@@ -269,14 +278,14 @@ ProductResult CudaForward::run_gdn(const Pass& pass, std::int64_t layer, const O
     launch_gdn_round(options_.gdn.form, weights.view(), cache, qkvz, gates, pass.tokens, control(), mixed,
                      fill_of(weights.out), launch);
   }
-  return multiply(pass, weights.out, mixed, {});
+  return multiply(pass, weights.out, mixed, {}, out_settings_);
 }
 
 ProductResult CudaForward::run_attention(const Pass& pass, std::int64_t layer, const Operand& input) const {
   const CudaAttentionLayerWeights& weights = *weights_.layers[static_cast<std::size_t>(layer)].attention;
   const CudaKeyValueCache& cache = *layers_[static_cast<std::size_t>(layer)].attention;
   const CudaRopeTable rope{cosines_.as<float>(), sines_.as<float>()};
-  const ProductResult qkv = multiply(pass, weights.qkv, input, {});
+  const ProductResult qkv = multiply(pass, weights.qkv, input, {}, settings_);
   const Operand mixed = operand(pass, OperandKind::kMixed, weights.out.matrix);
   CudaLaunch launch = pass.launch;
   launch.part = fmt::format("layers.{}.self_attn", layer);
@@ -287,7 +296,7 @@ ProductResult CudaForward::run_attention(const Pass& pass, std::int64_t layer, c
     launch_attention_round(weights.view(), rope, cache, qkv, pass.tokens, pass.context_bound, control(),
                            workspace_.data(), mixed, fill_of(weights.out), launch);
   }
-  return multiply(pass, weights.out, mixed, {});
+  return multiply(pass, weights.out, mixed, {}, out_settings_);
 }
 
 ProductResult CudaForward::run_layers(const Pass& pass, const LayerCallback& on_layer) const {
@@ -308,11 +317,11 @@ ProductResult CudaForward::run_layers(const Pass& pass, const LayerCallback& on_
     const Operand normed = operand(pass, OperandKind::kNormed, weights.gate_up.matrix);
     here.launch.part = fmt::format("layers.{}.post_attention_layernorm.weight", layer);
     norm(here, increment, weights.post_norm, normed, nullptr);
-    const ProductResult gate_up = multiply(pass, weights.gate_up, normed, {});
+    const ProductResult gate_up = multiply(pass, weights.gate_up, normed, {}, settings_);
     const Operand activated = operand(pass, OperandKind::kActivated, weights.down.matrix);
     here.launch.part = fmt::format("layers.{}.mlp", layer);
     launch_mlp_activation(gate_up, pass.tokens, static_cast<int>(config_.intermediate_size), activated, here.launch);
-    increment = multiply(pass, weights.down, activated, {});
+    increment = multiply(pass, weights.down, activated, {}, settings_);
   }
   return increment;
 }
@@ -330,7 +339,7 @@ void CudaForward::launch_round(const CudaRound& round, const RoundControl* host,
   pass.launch.part = "norm.weight";
   const Operand input = operand(pass, OperandKind::kNormed, weights_.head.matrix);
   norm(pass, increment, weights_.final_norm, input, normed_.as<float>());
-  const ProductResult head = multiply(pass, weights_.head, input, {});
+  const ProductResult head = multiply(pass, weights_.head, input, {}, settings_);
   pass.launch.part = "logits";
   launch_logits(head, round.tokens, logits_.as<float>(), keys(), pass.launch);
   if (options_.handicap.place == HandicapPlace::kKernel && options_.handicap.ns > 0)
@@ -364,7 +373,7 @@ void CudaForward::launch_prefill_logits(int first, int count, CudaLaunch launch)
                         .normed = normed_.as<float>()},
                        launch);
   launch_empty_keys(keys(), launch);
-  launch_logits(multiply(pass, weights_.head, input, {}), count, logits_.as<float>(), keys(), launch);
+  launch_logits(multiply(pass, weights_.head, input, {}, settings_), count, logits_.as<float>(), keys(), launch);
 }
 
 }  // namespace tare::engine

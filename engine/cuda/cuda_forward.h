@@ -75,6 +75,7 @@ class CudaForward {
   const CudaModelWeights& weights_;
   CudaDevice device_;
   ProductSettings settings_;
+  ProductSettings out_settings_;  // of the output projections
   std::vector<Layer> layers_;
   std::unique_ptr<PrefillProducts> products_;
   DeviceBuffer cosines_, sines_;
@@ -85,14 +86,13 @@ class CudaForward {
 
   [[nodiscard]] Operand operand(const Pass& pass, OperandKind kind, const WeightMatrix& reader) const;
   ProductResult multiply(const Pass& pass, const CudaProjection& projection, const Operand& operand,
-                         const SideRows& side) const;
+                         const SideRows& side, const ProductSettings& settings) const;
   void norm(const Pass& pass, const ProductResult& increment, const DeviceBuffer& gain, const Operand& out,
             float* normed) const;
   ProductResult run_layers(const Pass& pass, const LayerCallback& on_layer) const;
   ProductResult run_gdn(const Pass& pass, std::int64_t layer, const Operand& input) const;
   ProductResult run_attention(const Pass& pass, std::int64_t layer, const Operand& input) const;
   [[nodiscard]] L2Fill fill_of(const CudaProjection& projection) const;
-  void copy_rope();
 };
 
 }  // namespace tare::engine

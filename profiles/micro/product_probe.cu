@@ -163,7 +163,6 @@ struct Settings {
   const Variant* variant = &kEngine;
   int width = 16;
   int trigger = -1;
-  int ahead = 0;
   bool programmatic = true;
   bool round = false;  // with the kernels between the products, and side rows
 };
@@ -181,7 +180,6 @@ ProductResult product(const Bench& bench, const Settings& settings, const Shape&
                                           .planes = planes,
                                           .plan = plan,
                                           .trigger_pairs = settings.trigger,
-                                          .ahead_pairs = settings.ahead,
                                           .side_weights = bench.buffers.side_weights.as<std::uint16_t>(),
                                           .side_out = bench.buffers.side_out.as<float>(),
                                           .side_rows = side ? kGateRows : 0,
@@ -262,12 +260,11 @@ void report(const Bench& bench, const Settings& settings, const std::string& wha
   char line[640];
   std::snprintf(line, sizeof line,
                 R"({"probe":"product","what":"%s","variant":"%s","n":%d,"round":%s,"programmatic":%s,"trigger":%d,)"
-                R"("ahead":%d,"launches":%d,"bytes":%.0f,"median_us":%.2f,"least_us":%.2f,"most_us":%.2f,)"
+                R"("launches":%d,"bytes":%.0f,"median_us":%.2f,"least_us":%.2f,"most_us":%.2f,)"
                 R"("us_a_launch":%.3f,"share":%.4f})",
                 what.c_str(), settings.variant->name, settings.width, settings.round ? "true" : "false",
-                settings.programmatic ? "true" : "false", settings.trigger, settings.ahead, launches, bytes,
-                time.median_us, time.least_us, time.most_us, time.median_us / launches,
-                bytes / (time.median_us * 1e-6) / kReadRate);
+                settings.programmatic ? "true" : "false", settings.trigger, launches, bytes, time.median_us,
+                time.least_us, time.most_us, time.median_us / launches, bytes / (time.median_us * 1e-6) / kReadRate);
   append_record(bench.results, line);
 }
 
@@ -319,11 +316,6 @@ void chains(const Bench& bench) {
     for (const bool round : {true, false}) {
       for (const int trigger : {-1, 0, 2, 4, 8, 16}) {
         time_layers(bench, {.width = width, .trigger = trigger, .round = round});
-      }
-      for (const int trigger : {-1, 4}) {
-        for (const int ahead : {2, 8}) {
-          time_layers(bench, {.width = width, .trigger = trigger, .ahead = ahead, .round = round});
-        }
       }
       for (const Variant& variant : kVariants) {
         for (const int trigger : {-1, 4}) {

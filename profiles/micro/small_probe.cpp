@@ -2,6 +2,10 @@
 // whose planes they read. JSON lines on standard output.
 //
 //   small_probe [BLOCKS [TRIGGER]]     thread blocks of a product, and ProductSettings::trigger_pairs
+//
+// "layer" is output projection to next input projection.
+//
+// "out, from L2" repeats one matrix that stays in L2: how fast a product consumes when DRAM does not hold it back.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -25,6 +29,9 @@ using namespace tare::engine;
 
 constexpr int kHidden = 5120;
 constexpr int kInner = 17408;
+constexpr int kMixed = 6144;
+constexpr int kProjected = 16384;
+constexpr int kGates = 96;
 constexpr int kLaunches = 64;
 constexpr int kMatrices = 8;  // of each shape: 760 MB of gate and up, far beyond L2
 ProductSettings kSettings{};
@@ -55,8 +62,10 @@ struct Probe {
   cudaStream_t stream = nullptr;
   WeightMatrix down{.format = WeightFormat::kQ4, .rows = kHidden, .columns = kInner};
   WeightMatrix gate_up{.format = WeightFormat::kQ4, .rows = 2 * kInner, .columns = kHidden};
-  std::vector<DeviceBuffer> down_tiles, gate_up_tiles;
-  DeviceBuffer planes, x, gain, normed_operand, activated_operand;
+  WeightMatrix out{.format = WeightFormat::kQ4, .rows = kHidden, .columns = kMixed};
+  WeightMatrix input{.format = WeightFormat::kQ4, .rows = kProjected, .columns = kHidden};
+  std::vector<DeviceBuffer> down_tiles, gate_up_tiles, out_tiles, input_tiles;
+  DeviceBuffer planes, x, gain, normed_operand, activated_operand, gate_weights, gates;
 
   explicit Probe(int tokens_) : tokens(tokens_) {
     check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -66,8 +75,19 @@ struct Probe {
       gate_up_tiles.push_back(
           random_bytes(static_cast<std::size_t>(tile_bytes(gate_up.format, gate_up.rows, gate_up.columns)), 2, false));
     }
+    for (int i = 0; i < kMatrices; ++i) {
+      input_tiles.push_back(
+          random_bytes(static_cast<std::size_t>(tile_bytes(input.format, input.rows, input.columns)), 8, false));
+    }
+    gate_weights = random_bytes(static_cast<std::size_t>(kGates) * kHidden * 2, 9, false);
+    gates = DeviceBuffer(static_cast<std::size_t>(kGates) * width * 4, "gates");
+    for (int i = 0; i < 4 * kMatrices; ++i) {
+      out_tiles.push_back(
+          random_bytes(static_cast<std::size_t>(tile_bytes(out.format, out.rows, out.columns)), 6, false));
+    }
     const std::int64_t floats =
-        std::max(product_plane_floats(down, kSettings, width), product_plane_floats(gate_up, kSettings, width));
+        std::max({product_plane_floats(down, kSettings, width), product_plane_floats(gate_up, kSettings, width),
+                  product_plane_floats(input, kSettings, width, kGates)});
     planes = random_bytes(static_cast<std::size_t>(floats) * 4, 3, true);
     x = random_bytes(static_cast<std::size_t>(tokens) * kHidden * 4, 4, true);
     gain = random_bytes(kHidden * 4, 5, true);
@@ -92,6 +112,12 @@ struct Probe {
             .exponent = 0,
             .data = activated_operand.data()};
   }
+  // Its first columns serve as the operand of the output projection.
+  [[nodiscard]] Operand mixed() const {
+    Operand operand = activated();
+    operand.columns = kMixed;
+    return operand;
+  }
   [[nodiscard]] ProductResult result(const WeightMatrix& matrix) const {
     return {.data = planes.as<float>(),
             .rows = static_cast<int>(matrix.rows),
@@ -100,15 +126,32 @@ struct Probe {
             .factor = 1e-3F,
             .plan = product_plan(matrix, kSettings)};
   }
-  void norm(const CudaLaunch& launch) const {
-    launch_residual_norm({.increment = result(down),
-                          .tokens = tokens,
-                          .hidden = kHidden,
-                          .eps = 1e-6F,
-                          .x = x.as<float>(),
-                          .gain = gain.as<float>(),
-                          .out = normed()},
-                         launch);
+  [[nodiscard]] NormArguments norm_arguments(const WeightMatrix& before) const {
+    return {.increment = result(before),
+            .tokens = tokens,
+            .hidden = kHidden,
+            .eps = 1e-6F,
+            .x = x.as<float>(),
+            .gain = gain.as<float>(),
+            .out = normed()};
+  }
+  void norm(const CudaLaunch& launch) const { launch_residual_norm(norm_arguments(down), launch); }
+  void layer(int i, const CudaLaunch& launch) const {
+    product(out, out_tiles, i, mixed(), launch);
+    launch_residual_norm(norm_arguments(out), launch);
+    product(gate_up, gate_up_tiles, i, normed(), launch);
+    activation(launch);
+    product(down, down_tiles, i, activated(), launch);
+    norm(launch);
+    WeightMatrix matrix = input;
+    matrix.tiles = tile_of(input_tiles, i);
+    launch_product(matrix, normed(), side(), planes.as<float>(), kSettings, launch);
+  }
+  [[nodiscard]] SideRows side() const {
+    return {.weights = gate_weights.as<std::uint16_t>(), .rows = kGates, .out = gates.as<float>()};
+  }
+  [[nodiscard]] static const std::byte* tile_of(const std::vector<DeviceBuffer>& tiles, int index) {
+    return tiles[static_cast<std::size_t>(index) % tiles.size()].data();
   }
   void activation(const CudaLaunch& launch) const {
     launch_mlp_activation(result(gate_up), tokens, kInner, activated(), launch);
@@ -116,7 +159,7 @@ struct Probe {
   void product(const WeightMatrix& shape, const std::vector<DeviceBuffer>& tiles, int index, const Operand& operand,
                const CudaLaunch& launch) const {
     WeightMatrix matrix = shape;
-    matrix.tiles = tiles[static_cast<std::size_t>(index % kMatrices)].data();
+    matrix.tiles = tile_of(tiles, index);
     launch_product(matrix, operand, {}, planes.as<float>(), kSettings, launch);
   }
 };
@@ -142,6 +185,12 @@ void run(int tokens) {
     measure(probe, "down", programmatic, [&](int i, const CudaLaunch& launch) {
       probe.product(probe.down, probe.down_tiles, i, probe.activated(), launch);
     });
+    measure(probe, "out", programmatic, [&](int i, const CudaLaunch& launch) {
+      probe.product(probe.out, probe.out_tiles, i, probe.mixed(), launch);
+    });
+    measure(probe, "out, from L2", programmatic, [&](int, const CudaLaunch& launch) {
+      probe.product(probe.out, probe.out_tiles, 0, probe.mixed(), launch);
+    });
     measure(probe, "down, norm", programmatic, [&](int i, const CudaLaunch& launch) {
       probe.product(probe.down, probe.down_tiles, i, probe.activated(), launch);
       probe.norm(launch);
@@ -150,6 +199,7 @@ void run(int tokens) {
       probe.product(probe.gate_up, probe.gate_up_tiles, i, probe.normed(), launch);
       probe.activation(launch);
     });
+    measure(probe, "layer", programmatic, [&](int i, const CudaLaunch& launch) { probe.layer(i, launch); });
     measure(probe, "norm, gate_up, activation, down", programmatic, [&](int i, const CudaLaunch& launch) {
       probe.norm(launch);
       probe.product(probe.gate_up, probe.gate_up_tiles, i, probe.normed(), launch);

@@ -50,15 +50,11 @@ struct ProductResult {
   return static_cast<std::int64_t>(plan.row_blocks) * 256 * width;
 }
 
-// How a product is cut and when it lets its successor start. The engine has options for the first two; ahead_pairs lost
-// in every measurement (docs/method/q4-gemm-hopper.md) and is the probe's.
+// How a product is cut and when it lets its successor start: engine options.
 struct ProductSettings {
   int blocks = 132;  // thread blocks, the number of SMs or a multiple
   // The successor's blocks may start at once (-1), or when a block has this many unit pairs left to ask for.
   int trigger_pairs = -1;
-  // Unit pairs after its first ring that a block pulls into L2 before it waits for the preceding kernel: DRAM's work
-  // while that one ends.
-  int ahead_pairs = 0;
 };
 
 // The blocks of side rows are taken from settings.blocks: all blocks must run at once, or the last ones wait for the

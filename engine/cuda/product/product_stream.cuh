@@ -20,6 +20,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -35,7 +36,6 @@ constexpr int kStreamThreads = 32 * kStreamWarps;
 constexpr int kWarpTiles = kTilesAUnit * 4 / kStreamWarps;  // four warps make a tile's 64 rows
 constexpr int kStreamRegisters = 96;                        // two blocks leave 4,096 a scheduler to their neighbours
 constexpr int kBarrierBytes = 16;                           // of a stage: full and empty
-constexpr int kStreamSharedBytes = 109 * 1024;              // two blocks leave 6 KB to their neighbours
 constexpr int kFewStages = 4;
 
 // Two blocks run on an SM: one computes, its successor fills its ring.
@@ -116,9 +116,6 @@ class Stream {
       for (int index = 0; index < filled; ++index) {
         ptx::barrier_arrive_expect(full(index), kStageBytes);
         ptx::bulk_copy(stage(index), units(index), kUnits * kUnitBytes, full(index), policy);
-      }
-      for (int index = filled; index < filled + arguments_.ahead_pairs * kStagesAPair && index < count_; ++index) {
-        ptx::bulk_prefetch_l2(units(index), kUnits * kUnitBytes);
       }
     }
     int place = place_in_row_block(0);
@@ -355,11 +352,13 @@ template <class Format, int kTokens, int kStages>
 void launch_stream(const StreamProduct& product, const CudaLaunch& launch, const char* name) {
   constexpr int kSharedBytes =
       kStages * (static_cast<int>(Stream<Format, kTokens, kStages>::kStageBytes) + kBarrierBytes);
-  static_assert(kSharedBytes >= side_shared_bytes(kTokens));
   const StreamArguments& arguments = product.arguments;
+  // All blocks of a launch have the larger of both.
+  const int shared_bytes =
+      arguments.side_rows > 0 ? std::max(kSharedBytes, side_shared_bytes(arguments.columns, kTokens)) : kSharedBytes;
   const int side_blocks = (arguments.side_rows + kSideRowsABlock - 1) / kSideRowsABlock;
   launch_kernel(name, product_kernel<Format, kTokens, kStages>,
-                {.blocks = arguments.plan.grid + side_blocks, .threads = kStreamThreads, .shared_bytes = kSharedBytes},
+                {.blocks = arguments.plan.grid + side_blocks, .threads = kStreamThreads, .shared_bytes = shared_bytes},
                 launch, arguments);
 }
 

@@ -15,8 +15,7 @@ struct StreamArguments {
   float* planes = nullptr;
   TilePlan plan{};
   int trigger_pairs = -1;  // ProductSettings
-  int ahead_pairs = 0;
-  // Rows beside the product, 16 a thread block, in the thread blocks after the plan's.
+  // Rows beside the product, kSideRowsABlock a thread block, in the thread blocks after the plan's.
   const std::uint16_t* side_weights = nullptr;
   float* side_out = nullptr;
   int side_rows = 0;
@@ -24,7 +23,8 @@ struct StreamArguments {
   float side_factor = 1;
 };
 
-constexpr int kSideRowsABlock = 16;
+constexpr int kSideRowsABlock = 8;
+constexpr int kStreamSharedBytes = 109 * 1024;  // two blocks leave 6 KB to their neighbours
 
 struct StreamProduct {
   StreamArguments arguments;
