@@ -1,14 +1,17 @@
 // Time of the GDN kernels at the 27B shape: 48 layers after each other as one graph, each with its own state (150 MB in
 // all, so that it comes from memory), products as planes of a 264-block cut. JSON lines on standard output.
 //
-//   gdn_probe [--only-rounds]
+//   gdn_probe [--only-rounds | --between-products]
+//
+// --between-products: what a launch adds to a chain of the q4 products before and after it (q, k, v and z; output), as
+// they follow each other in a round.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -16,6 +19,7 @@
 #include "engine/cuda/device/cuda_check.h"
 #include "engine/cuda/gdn/gdn_pass.h"
 #include "profiles/micro/graph_time.h"
+#include "profiles/micro/random_tiles.h"
 
 namespace {
 
@@ -29,6 +33,7 @@ constexpr int kRows = kShape.channels() + kShape.value_heads * kShape.dv;
 constexpr int kColumns = kShape.value_heads * kShape.dv;
 constexpr int kBlocks = 264;
 constexpr int kPrefillTokens = 2048;
+constexpr int kWeightCopies = 6;  // 375 MB of weights: more than L2 holds
 
 DeviceBuffer random_floats(std::size_t count, float size, std::uint64_t stream) {
   Philox random(5, stream);
@@ -81,6 +86,17 @@ struct Probe {
     return result;
   }
 };
+
+// Panels of random FP16 numbers between 1/4 and 1/2 in size; so read, group sums are finite too.
+DeviceBuffer random_panels(std::int64_t columns, int width) {
+  Philox random(5, 10);
+  std::vector<std::uint16_t> halves(
+      static_cast<std::size_t>(operand_bytes(OperandLayout::kFP16Panels, columns, width)) / sizeof(std::uint16_t));
+  for (std::uint16_t& half : halves) half = static_cast<std::uint16_t>(0x3400U | (random.below(1U << 16U) & 0x83FFU));
+  DeviceBuffer buffer(halves.size() * sizeof(std::uint16_t), "a probe's operand");
+  copy_to_device(buffer, std::span<const std::uint16_t>(halves));
+  return buffer;
+}
 
 ProductResult plain_rows(const DeviceBuffer& memory, int rows) {
   ProductResult result;
@@ -163,14 +179,81 @@ void time_prefill(const Probe& probe) {
   }
 }
 
+struct Projection {
+  DeviceBuffer tiles;
+  WeightMatrix matrix;
+  ProductSettings settings{.blocks = kBlocks};
+  DeviceBuffer planes;
+
+  Projection(std::int64_t rows, std::int64_t columns)
+      : tiles(micro::random_tiles(WeightFormat::kQ4, rows, columns, kWeightCopies)),
+        matrix{WeightFormat::kQ4, rows, columns, tiles.data()},
+        planes(static_cast<std::size_t>(product_plane_floats(matrix, settings, kMostRoundTokens)) * sizeof(float),
+               "a probe's planes") {}
+  ProductResult launch(int layer, const Operand& operand, const CudaLaunch& launch) const {
+    WeightMatrix copy = matrix;
+    copy.tiles += tile_bytes(matrix.format, matrix.rows, matrix.columns) * (layer % kWeightCopies);
+    return launch_product(copy, operand, {}, planes.as<float>(), settings, launch);
+  }
+};
+
+void time_between_products(const Probe& probe) {
+  std::vector<std::unique_ptr<CudaGdnCache>> caches;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    caches.push_back(std::make_unique<CudaGdnCache>(kShape, StateFormat::kFP32, CacheFormat::kFP32));
+    caches.back()->reset(probe.stream);
+  }
+  const Projection qkvz(kRows, kHidden);
+  const Projection output(kHidden, kColumns);
+  const DeviceBuffer gates = random_floats(static_cast<std::size_t>(kMostRoundTokens * 2 * kShape.value_heads), 1, 6);
+  const CudaLaunch launch{.stream = probe.stream, .programmatic = true, .records = nullptr, .part = {}, .bytes = 0};
+  for (const int tokens : {1, 16}) {
+    const int width = operand_width(tokens);
+    const DeviceBuffer normed = random_panels(kHidden, width);
+    const DeviceBuffer mixed = random_panels(kColumns, width);
+    const Operand input{OperandLayout::kFP16Panels, width, kHidden, 0, normed.data()};
+    const Operand between{OperandLayout::kFP16Panels, width, kColumns, 0, mixed.data()};
+    for (const GdnForm form : {GdnForm::kRecurrent, GdnForm::kChunked}) {
+      const auto enqueue = [&](bool with_gdn) {
+        for (int layer = 0; layer < kLayers; ++layer) {
+          const ProductResult planes = qkvz.launch(layer, input, launch);
+          if (with_gdn) {
+            launch_gdn_pass("gdn_round", form, gdn_slices_of_device(),
+                            probe.pass(*caches[static_cast<std::size_t>(layer)], planes,
+                                       plain_rows(gates, 2 * kShape.value_heads), tokens, between, false),
+                            launch);
+          }
+          output.launch(layer, between, launch);
+        }
+      };
+      probe.set_control(0, 1);
+      enqueue(true);  // something to fold
+      check_cuda(cudaStreamSynchronize(probe.stream), "the first pass");
+      probe.set_control(tokens, 0);
+      const micro::GraphTime with = micro::time_graph(probe.stream, [&] { enqueue(true); });
+      const micro::GraphTime without = micro::time_graph(probe.stream, [&] { enqueue(false); });
+      fmt::print(R"({{"what": "gdn_between_products", "form": "{}", "tokens": {}, "us_a_layer": {:.3f}, )"
+                 R"("without_gdn": {:.3f}, "added": {:.3f}}})"
+                 "\n",
+                 to_text(form), tokens, with.median_us / kLayers, without.median_us / kLayers,
+                 (with.median_us - without.median_us) / kLayers);
+    }
+  }
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   try {
     Probe probe;
     check_cuda(cudaStreamCreate(&probe.stream), "cudaStreamCreate");
+    const std::string_view choice = count > 1 ? arguments[1] : "";
+    if (choice == "--between-products") {
+      time_between_products(probe);
+      return 0;
+    }
     time_rounds(probe, StateFormat::kFP32);
-    if (count == 1 || std::strcmp(arguments[1], "--only-rounds") != 0) {
+    if (choice != "--only-rounds") {
       time_rounds(probe, StateFormat::kFP16);
       time_prefill(probe);
     }

@@ -1,16 +1,20 @@
 // The chunk form over up to 16 tokens of one head: no state of a token is formed (engine/cpu/gdn_definition.h has the
-// formulas). S' is the state in registers, S = scale S'.
+// formulas). S' is the state in registers, S = scale S'. All products are on tensor cores, TF32 operands in two parts
+// each (3 products: 22 bits of an operand count).
 //
-//   products  S'^T [K; Q]: tensor cores, TF32 operands in two parts each (3 products: 22 bits of an operand count)
-//   gram      K K^T and Q K^T likewise: the fragments of K serve as both operands
+//   products  S'^T [K; Q]
+//   gram      K K^T and Q K^T: the fragments of K serve as both operands
 //   u_i = beta_i (v_i - e_i S'^T k_i - sum_{j<i} d_ij (k_i.k_j) u_j)      e_i = scale a_1 .. a_i, d_ij = a_j+1 .. a_i
 //   o_i = e_i S'^T q_i + sum_{j<=i} d_ij (q_i.k_j) u_j
+//   advance   S'^T <- w S'^T + (w_j u_j / scale_j) K    w, w_j: where the scale starts again (gdn_layout.h), else 1
 //
 // e and d are products of decays, all at most 1: nothing overflows, and no sum of logarithms loses digits. d is 0 for
 // j > i; a tree later puts its ancestors there.
 //
-// Rows of both operands are tokens: K in rows 0..15 and Q in 16..31 of two mma tiles; up to 8 tokens share one tile, K
-// in its upper and Q in its lower half.
+// Rows of the products' operands are tokens: K in rows 0..15 and Q in 16..31 of two mma tiles; up to 8 tokens share one
+// tile, K in its upper and Q in its lower half. A thread's state is operand B of the products and the sum of advance at
+// once: of the 4 rows 4 p .. 4 p + 3 (p = lane % 4) of a quad of rows, step e of two takes rows 4 p + e and 4 p + 2 + e
+// as places p and p + 4 of k, which are columns 2 p and 2 p + 1 of advance's sum.
 #pragma once
 
 #include "engine/cuda/gdn/gdn_state.cuh"
@@ -18,20 +22,22 @@
 namespace tare::engine::gdn {
 
 constexpr int kGramParts = 8;
-constexpr int kTokenRows = 2 * kBlockTokens;  // keys, then queries
+constexpr int kTokenRows = 2 * kBlockTokens;     // keys, then queries
+constexpr int kFactorStride = kBlockTokens + 4;  // lanes of a fragment meet no bank twice
+constexpr int kHalfBlock = kBlockTokens / 2;
 
-// What a chunk needs besides; its parts share memory with the projections (gdn_pass.cu), which are gone by then.
+// What a chunk needs besides; its parts share memory with plain rows on their way in (gdn_pass.cu).
 template <int kColumns>
 struct alignas(16) ChunkParts {
-  float products[2][kTokenRows][kColumns];  // by half of dk
+  float products[2][kTokenRows][PassShared<kColumns>::kStride];  // by half of dk; then u where S'^T k was
   float gram[kGramParts][kTokenRows][kBlockTokens];
 };
 template <int kColumns>
 struct alignas(16) ChunkShared : PassShared<kColumns> {
-  float decays[kBlockTokens][kBlockTokens];         // d [i][j]
-  float from_start[kBlockTokens];                   // e
-  float key_factors[kBlockTokens][kBlockTokens];    // [j][i]: d_ij (k_i.k_j) for j < i
-  float query_factors[kBlockTokens][kBlockTokens];  // [i][j]: d_ij (q_i.k_j) for j <= i
+  alignas(16) float key_factors[kBlockTokens][kBlockTokens];  // [j][i]: d_ij (k_i.k_j) for j < i
+  float query_factors[kBlockTokens][kFactorStride];           // [i][j]: d_ij (q_i.k_j) for j <= i
+  float decays[kBlockTokens][kBlockTokens];                   // d [i][j]
+  float from_start[kBlockTokens];                             // e
 };
 
 // Lane j < 16 of a warp fills column j of d, lane 16 fills e; `decay` is lane t's, 1 past the last token.
@@ -51,19 +57,17 @@ __device__ __forceinline__ void multiply_decays(ChunkShared<kColumns>& shared, f
   }
 }
 
-// A number in two TF32 parts.
+// A number in two TF32 parts. Tensor cores leave out the 13 lowest bits: the upper part is rounded here so that the
+// lower one's loss has both signs.
 struct SplitFloat {
   std::uint32_t high;
   std::uint32_t low;
 };
-__device__ __forceinline__ std::uint32_t to_tf32(float x) {
-  std::uint32_t bits = 0;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-  return bits;
-}
 __device__ __forceinline__ SplitFloat split(float x) {
-  const std::uint32_t high = to_tf32(x);
-  return {high, to_tf32(x - __uint_as_float(high))};
+  constexpr std::uint32_t kHalf = 1U << 12U;
+  constexpr std::uint32_t kKept = ~((1U << 13U) - 1U);
+  const std::uint32_t high = (__float_as_uint(x) + kHalf) & kKept;
+  return {high, __float_as_uint(x - __uint_as_float(high))};
 }
 
 __device__ __forceinline__ void mma_tf32(float (&sum)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
@@ -114,10 +118,10 @@ __device__ __forceinline__ void multiply_chunk(const StateTile<GdnForm::kChunked
     const int row = state.first_row + quad * 16;
     // Rows of the tiles that this lane reads: K, K + 8, Q, Q + 8, or K and Q.
     const float* const sources[4] = {
-        kTiles == 2 ? shared.keys[token] + row : shared.keys[token] + row,
-        kTiles == 2 ? shared.keys[token + 8] + row : shared.queries[token] + row,
+        shared.keys[token] + row,
+        kTiles == 2 ? shared.keys[token + kHalfBlock] + row : shared.queries[token] + row,
         shared.queries[token] + row,
-        shared.queries[token + 8] + row,
+        shared.queries[token + kHalfBlock] + row,
     };
     float rows[2 * kTiles][4];
 #pragma unroll
@@ -133,8 +137,8 @@ __device__ __forceinline__ void multiply_chunk(const StateTile<GdnForm::kChunked
       SplitFloat split_rows[2 * kTiles][2];
 #pragma unroll
       for (int r = 0; r < 2 * kTiles; ++r) {
-        split_rows[r][0] = split(rows[r][2 * step]);
-        split_rows[r][1] = split(rows[r][2 * step + 1]);
+        split_rows[r][0] = split(rows[r][step]);
+        split_rows[r][1] = split(rows[r][step + 2]);
       }
       SplitB columns[2];
 #pragma unroll
@@ -161,7 +165,7 @@ __device__ __forceinline__ void multiply_chunk(const StateTile<GdnForm::kChunked
   for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
     for (int lower = 0; lower < 2; ++lower) {
-      const int row = kTiles == 2 ? tile * kBlockTokens + lower * 8 + token : lower * kBlockTokens + token;
+      const int row = kTiles == 2 ? tile * kBlockTokens + lower * kHalfBlock + token : lower * kBlockTokens + token;
       const float(&even)[4] = products[tile][0];
       const float(&odd)[4] = products[tile][1];
       *reinterpret_cast<float4*>(&parts.products[row_half][row][16 * column_group + 4 * pair]) = {
@@ -170,8 +174,8 @@ __device__ __forceinline__ void multiply_chunk(const StateTile<GdnForm::kChunked
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         const int part = row_half * (kGramParts / 2) + column_group;
-        *reinterpret_cast<float2*>(&parts.gram[part][row][8 * n + 2 * pair]) = {gram[tile][n][2 * lower],
-                                                                                gram[tile][n][2 * lower + 1]};
+        *reinterpret_cast<float2*>(&parts.gram[part][row][kHalfBlock * n + 2 * pair]) = {gram[tile][n][2 * lower],
+                                                                                         gram[tile][n][2 * lower + 1]};
       }
     }
   }
@@ -180,6 +184,7 @@ __device__ __forceinline__ void multiply_chunk(const StateTile<GdnForm::kChunked
 // Adds the parts of the gram matrix and decays them.
 template <int kTokens, int kColumns, int kThreads>
 __device__ __forceinline__ void finish_gram(ChunkShared<kColumns>& shared, const ChunkParts<kColumns>& parts) {
+#pragma unroll 1
   for (int index = static_cast<int>(threadIdx.x); index < 2 * kTokens * kTokens; index += kThreads) {
     const int j = index % kTokens;
     const int i = index / kTokens % kTokens;
@@ -209,40 +214,67 @@ __device__ __forceinline__ void substitute(ChunkShared<kColumns>& shared, ChunkP
   }
 #pragma unroll
   for (int j = 0; j < kTokens; ++j) {
-    const float u = shared.steps[j].beta * rest[j];
+    const TokenStep step = shared.steps[j];
+    const float u = step.beta * rest[j];
     parts.products[0][j][column] = u;
-    shared.values[j][column] = u * shared.steps[j].inverse;
+    shared.values[j][column] = u * step.inverse;
 #pragma unroll
-    for (int i = j + 1; i < kTokens; ++i) rest[i] = fmaf(-shared.key_factors[j][i], u, rest[i]);
+    for (int first = (j + 1) / 4 * 4; first < kTokens; first += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(&shared.key_factors[j][first]);
+      const float factors[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (first + i > j) rest[first + i] = fmaf(-factors[i], u, rest[first + i]);
+      }
+    }
   }
 }
 
-template <int kTokens, int kColumns, int kThreads>
+// o of 8 columns a warp.
+template <int kTokens, int kColumns>
 __device__ __forceinline__ void read_outputs(ChunkShared<kColumns>& shared, const ChunkParts<kColumns>& parts) {
-  constexpr int kGroups = kThreads / kColumns;
-  const int column = static_cast<int>(threadIdx.x) % kColumns;
-  const int group = static_cast<int>(threadIdx.x) / kColumns;
-  float updates[kTokens];
+  const auto warp = static_cast<int>(threadIdx.x / kLanes);
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  constexpr int kLowers = kTokens / kHalfBlock;  // rows lane / 4 and, of more than 8 tokens, 8 + lane / 4
+  const int token = lane / 4;
+  const int place = lane % 4;
+  const int first_column = 8 * warp;
+  float sum[4] = {};
 #pragma unroll
-  for (int j = 0; j < kTokens; ++j) updates[j] = parts.products[0][j][column];
+  for (int step = 0; step < kLowers; ++step) {
+    SplitFloat factors[2][2] = {};
+    SplitFloat updates[2];
 #pragma unroll
-  for (int k = 0; k < kTokens / kGroups; ++k) {
-    const int i = group + k * kGroups;
-    const float from_state = parts.products[0][kBlockTokens + i][column] + parts.products[1][kBlockTokens + i][column];
-    float output = shared.from_start[i] * from_state;
+    for (int k = 0; k < 2; ++k) {
+      const int j = kHalfBlock * step + place + 4 * k;
 #pragma unroll
-    for (int j = 0; j < kTokens; ++j) output = fmaf(shared.query_factors[i][j], updates[j], output);
-    shared.outputs[i][column] = output;
+      for (int lower = 0; lower < kLowers; ++lower) {
+        factors[lower][k] = split(shared.query_factors[kHalfBlock * lower + token][j]);
+      }
+      updates[k] = split(parts.products[0][j][first_column + token]);
+    }
+    multiply(sum, tile_of_rows(factors[0], factors[1]), columns_of_row(updates));
+  }
+#pragma unroll
+  for (int lower = 0; lower < kLowers; ++lower) {
+    const int i = kHalfBlock * lower + token;
+    const int column = first_column + 2 * place;
+    const float2 one = *reinterpret_cast<const float2*>(&parts.products[0][kBlockTokens + i][column]);
+    const float2 other = *reinterpret_cast<const float2*>(&parts.products[1][kBlockTokens + i][column]);
+    const float from_start = shared.from_start[i];
+    *reinterpret_cast<float2*>(&shared.outputs[i][column]) = {fmaf(from_start, one.x + other.x, sum[2 * lower]),
+                                                              fmaf(from_start, one.y + other.y, sum[2 * lower + 1])};
   }
 }
 
 template <int kTokens, int kColumns, int kThreads>
 __device__ __forceinline__ void solve_chunk(ChunkShared<kColumns>& shared, ChunkParts<kColumns>& parts) {
+  static_assert(kThreads / kLanes * 8 == kColumns);
   finish_gram<kTokens, kColumns, kThreads>(shared, parts);
   __syncthreads();
   if (threadIdx.x < kColumns) substitute<kTokens>(shared, parts, static_cast<int>(threadIdx.x));
   __syncthreads();
-  read_outputs<kTokens, kColumns, kThreads>(shared, parts);
+  read_outputs<kTokens>(shared, parts);
 }
 
 // Leaves o in `outputs` and u / scale in `values`. All threads; rows of keys, queries and values are zero from `count`
@@ -250,14 +282,84 @@ __device__ __forceinline__ void solve_chunk(ChunkShared<kColumns>& shared, Chunk
 template <int kColumns, int kThreads>
 __device__ __forceinline__ void run_chunk(const StateTile<GdnForm::kChunked, kColumns>& state,
                                           ChunkShared<kColumns>& shared, ChunkParts<kColumns>& parts, int count) {
-  if (count <= kBlockTokens / 2) {
+  if (count <= kHalfBlock) {
     multiply_chunk<1>(state, shared, parts);
     __syncthreads();
-    solve_chunk<kBlockTokens / 2, kColumns, kThreads>(shared, parts);
+    solve_chunk<kHalfBlock, kColumns, kThreads>(shared, parts);
   } else {
     multiply_chunk<2>(state, shared, parts);
     __syncthreads();
     solve_chunk<kBlockTokens, kColumns, kThreads>(shared, parts);
+  }
+}
+
+// `count` tokens whose keys and scaled updates lie in shared memory. What they add is summed apart from the state,
+// whose sum with it then rounds once: tensor cores cut off where they add.
+template <int kColumns>
+__device__ __forceinline__ void advance(StateTile<GdnForm::kChunked, kColumns>& state,
+                                        const PassShared<kColumns>& shared, int count) {
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  const int place = lane % 4;
+  constexpr int kTokenSets = kBlockTokens / 4;  // a lane looks after tokens place + 4 m
+  float weights[kTokenSets] = {1.0F, 1.0F, 1.0F, 1.0F};
+  if (const unsigned restarts = shared.restarts; restarts != 0) {
+    float whole = 1.0F;
+#pragma unroll 1
+    for (int token = count - 1; token >= 0; --token) {
+#pragma unroll
+      for (int m = 0; m < kTokenSets; ++m) {
+        if (token == place + 4 * m) weights[m] = whole;
+      }
+      if ((restarts >> token & 1U) != 0) whole *= shared.steps[token].raw;
+    }
+#pragma unroll
+    for (auto& row : state.s) {
+      row[0] *= whole;
+      row[1] *= whole;
+    }
+  }
+  SplitA updates[2];  // of tokens 0..7 and 8..15
+#pragma unroll
+  for (int step = 0; step < 2; ++step) {
+    SplitFloat even[2];
+    SplitFloat odd[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const int token = kHalfBlock * step + 4 * k + place;
+      float2 two{0.0F, 0.0F};
+      if (token < count) two = *reinterpret_cast<const float2*>(&shared.values[token][state.first_column]);
+      even[k] = split(two.x * weights[2 * step + k]);
+      odd[k] = split(two.y * weights[2 * step + k]);
+    }
+    updates[step] = tile_of_rows(even, odd);
+  }
+  const int first_row = state.first_row - 4 * place + 2 * (lane / 4);
+#pragma unroll
+  for (int quad = 0; quad < 4; ++quad) {
+    float sums[2][4] = {};  // by row step of the quad
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      if (kHalfBlock * step >= count) break;
+      float2 keys[2];
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const int token = kHalfBlock * step + 4 * k + place;
+        keys[k] = {0.0F, 0.0F};
+        if (token < count) keys[k] = *reinterpret_cast<const float2*>(&shared.keys[token][first_row + 16 * quad]);
+      }
+      const SplitFloat first[2] = {split(keys[0].x), split(keys[1].x)};
+      const SplitFloat second[2] = {split(keys[0].y), split(keys[1].y)};
+      multiply(sums[0], updates[step], columns_of_row(first));
+      multiply(sums[1], updates[step], columns_of_row(second));
+    }
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        state.s[4 * quad + 2 * e + r][0] += sums[e][r];
+        state.s[4 * quad + 2 * e + r][1] += sums[e][2 + r];
+      }
+    }
   }
 }
 

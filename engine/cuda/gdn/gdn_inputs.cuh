@@ -11,8 +11,6 @@
 
 namespace tare::engine::gdn {
 
-constexpr int kPairs = kBlockTokens / 2;  // of tokens
-
 enum class Role { kQuery, kKey, kValue, kGate };
 
 // Of this thread, what it asked for with cp.async.
@@ -30,9 +28,10 @@ struct Channel {
   int projection;  // of a record's row
   bool records;    // this thread block is the one that records it
 };
+// `leads`: the first of the value heads of its key head, whose thread block records q and k.
 template <int kSlices>
 __device__ __forceinline__ Channel own_channel(const CudaGdnShape& shape, const ProductResult& qkvz, int head,
-                                               int key_head, int slice) {
+                                               int key_head, bool leads, int slice) {
   const auto thread = static_cast<int>(threadIdx.x);
   Channel channel{};
   if constexpr (kSlices == 1) {
@@ -66,16 +65,16 @@ __device__ __forceinline__ Channel own_channel(const CudaGdnShape& shape, const 
       break;
   }
   channel.planes = qkvz.planes ? qkvz.plan.planes(channel.row / 256) : 0;
-  channel.records = channel.role == Role::kValue || (of_key_head && head % (shape.value_heads / shape.key_heads) == 0);
+  channel.records = channel.role == Role::kValue || (of_key_head && leads);
   return channel;
 }
 
 // Convolution columns, FP32 or BF16.
-__device__ __forceinline__ float read_column(const void* source, std::int64_t place, bool narrow) {
+__device__ __forceinline__ float read_column(const void* source, int place, bool narrow) {
   return narrow ? __bfloat162float(static_cast<const __nv_bfloat16*>(source)[place])
                 : static_cast<const float*>(source)[place];
 }
-__device__ __forceinline__ void write_column(void* target, std::int64_t place, bool narrow, float value) {
+__device__ __forceinline__ void write_column(void* target, int place, bool narrow, float value) {
   if (narrow) {
     static_cast<__nv_bfloat16*>(target)[place] = __float2bfloat16_rn(value);
   } else {
@@ -90,14 +89,13 @@ __device__ __forceinline__ float as_stored(float value, bool narrow) {
 struct Past {
   float x[kGdnPast] = {};
 };
-__device__ __forceinline__ std::int64_t column_place(int head, int age_index, const Channel& channel) {
-  return (static_cast<std::int64_t>(head) * kGdnPast + age_index) * 3 * kGdnHead +
-         static_cast<int>(channel.role) * kGdnHead + channel.place;
+__device__ __forceinline__ int column_place(int head, int age_index, const Channel& channel) {
+  return (head * kGdnPast + age_index) * 3 * kGdnHead + static_cast<int>(channel.role) * kGdnHead + channel.place;
 }
-__device__ __forceinline__ std::int64_t projection_place(const CudaGdnShape& shape, int half, int token,
-                                                         const Channel& channel) {
+__device__ __forceinline__ int projection_place(const CudaGdnShape& shape, int half, int token,
+                                                const Channel& channel) {
   const int channels = (2 * shape.key_heads + shape.value_heads) * kGdnHead;
-  return (static_cast<std::int64_t>(half) * kMostRoundTokens + token) * channels + channel.projection;
+  return (half * kMostRoundTokens + token) * channels + channel.projection;
 }
 __device__ __forceinline__ void write_past(const GdnMemory& memory, int head, const Channel& channel,
                                            const Past& past) {
@@ -105,118 +103,190 @@ __device__ __forceinline__ void write_past(const GdnMemory& memory, int head, co
     write_column(memory.columns, column_place(head, i, channel), memory.narrow_columns, past.x[i]);
   }
 }
-// Of the columns followed by `pending` records, the last three.
+// Of the columns followed by `pending` records, the last three. All are asked for before one is looked at.
 __device__ __forceinline__ Past read_past(const GdnPass& pass, int head, const Channel& channel, int pending,
                                           int half) {
   Past past;
   if (channel.role == Role::kGate) return past;
   const GdnMemory& memory = pass.memory;
+  const bool narrow = memory.narrow_columns;
 #pragma unroll
   for (int i = 0; i < kGdnPast; ++i) {
     const int from = pending + i;
-    past.x[i] = from < kGdnPast
-                    ? read_column(memory.columns, column_place(head, from, channel), memory.narrow_columns)
-                    : as_stored(memory.projections[projection_place(pass.shape, 1 - half, from - kGdnPast, channel)],
-                                memory.narrow_columns);
+    const bool recorded = from >= kGdnPast;
+    const void* source = recorded ? memory.projections : memory.columns;
+    const int place =
+        recorded ? projection_place(pass.shape, 1 - half, from - kGdnPast, channel) : column_place(head, from, channel);
+    if (narrow && !recorded) {
+      past.x[i] = __uint_as_float(static_cast<const std::uint16_t*>(source)[place]);
+    } else {
+      past.x[i] = static_cast<const float*>(source)[place];
+    }
+  }
+  if (narrow) {
+#pragma unroll
+    for (int i = 0; i < kGdnPast; ++i) {
+      // A BF16 number is the upper half of the FP32 one.
+      past.x[i] =
+          pending + i < kGdnPast ? __uint_as_float(__float_as_uint(past.x[i]) << 16U) : as_stored(past.x[i], true);
+    }
   }
   return past;
 }
 
-// Where this thread's row of the product lies and where it goes, found before the product is there.
+// Where this thread's row of the product lies. Planes are read straight into registers, so many loads at once that a
+// block's share is on its way together; plain rows come through shared memory, asked for while other tokens are worked
+// on (prefill).
 struct Incoming {
-  const float* source;        // of token 0
-  std::int64_t plane_stride;  // 0: plain rows
-  std::int64_t token_stride;  // of planes: of two tokens
-  int planes;                 // asked for together
-  int threads;                // whose rows lie beside each other
-  std::byte* target;
+  const float* source;  // of token 0
+  int plane_stride;     // 0: plain rows
+  int row_stride;       // of plain rows: of a token
+  float* staged;        // of plain rows: this thread's [token][threads]
 };
+constexpr int kPairsAtOnce = 4;   // of tokens, all their planes
+constexpr int kPlanesAtOnce = 6;  // what 16384 rows of 5120 cut among 264 thread blocks leave
+constexpr int kPairStride = static_cast<int>(plane_place(16, 0, 2));  // floats, of any width
 template <class Kernel>
-__device__ __forceinline__ Incoming incoming_of(const ProductResult& result, const Channel& channel,
-                                                std::byte* scratch) {
-  const auto thread = static_cast<int>(threadIdx.x);
-  const bool of_gate = channel.role == Role::kGate;
-  const int threads = of_gate ? Kernel::kColumns : Kernel::kMixThreads;
-  const int place = of_gate ? thread - Kernel::kMixThreads : thread;
-  if (result.planes) {
-    return {result.data + plane_place(result.width, channel.row, 0),
-            plane_floats(result.plan, result.width),
-            plane_place(result.width, 0, 2),
-            min(channel.planes, Kernel::kPlanes),
-            threads,
-            scratch + 8 * place};
-  }
-  return {
-      result.data + channel.row, 0, result.rows, 1, threads, scratch + (of_gate ? 0 : Kernel::kRowsOffset) + 4 * place};
+__device__ __forceinline__ Incoming incoming_of(const ProductResult& result, const Channel& channel, float* staging) {
+  float* staged = staging + threadIdx.x;
+  if (!result.planes) return {result.data + channel.row, 0, result.rows, staged};
+  return {result.data + plane_place(result.width, channel.row, 0),
+          static_cast<int>(plane_floats(result.plan, result.width)), 0, staged};
 }
-// Asks for `count` tokens from `first` on: without registers, so that all planes and tokens are under way together.
-__device__ __forceinline__ void ask_for_tokens(const Incoming& incoming, int first, int count) {
-  std::uint32_t target = ptx::shared_address(incoming.target);
-  if (incoming.plane_stride != 0) {
-    const int pairs = (count + 1) / 2;
-#pragma unroll 1
-    for (int plane = 0; plane < incoming.planes; ++plane) {
-      const float* source = incoming.source + plane * incoming.plane_stride + first / 2 * incoming.token_stride;
-      std::uint32_t pair_target = target;
+// Asks for `count` plain rows from `first` on.
+template <class Kernel>
+__device__ __forceinline__ void ask_for_rows(const Incoming& incoming, int first, int count) {
+  std::uint32_t target = ptx::shared_address(incoming.staged);
+  const float* source = incoming.source + static_cast<std::int64_t>(first) * incoming.row_stride;
 #pragma unroll 2
-      for (int pair = 0; pair < pairs; ++pair) {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(pair_target), "l"(source) : "memory");
-        source += incoming.token_stride;
-        pair_target += 8 * incoming.threads;
-      }
-      target += 8 * incoming.threads * kPairs;
-    }
-  } else {
-    const float* source = incoming.source + first * incoming.token_stride;
-#pragma unroll 2
-    for (int token = 0; token < count; ++token) {
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(target), "l"(source) : "memory");
-      source += incoming.token_stride;
-      target += 4 * incoming.threads;
-    }
+  for (int token = 0; token < count; ++token) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(target), "l"(source) : "memory");
+    source += incoming.row_stride;
+    target += 4 * Kernel::kThreads;
   }
 }
-// Tokens 2 pair and 2 pair + 1 of what was asked for.
+// This thread's row of tokens first + from .. of which `count` exist from `first` on, two a pair; 0 past the last one's
+// pair.
 template <class Kernel>
-__device__ __forceinline__ float2 arrived_pair(const Incoming& incoming, float factor, int planes, int first,
-                                               int pair) {
+__device__ __forceinline__ void read_pairs(const ProductResult& result, const Channel& channel,
+                                           const Incoming& incoming, int first, int from, int count,
+                                           float2 (&pairs)[kPairsAtOnce]) {
   if (incoming.plane_stride == 0) {
-    const auto* rows = reinterpret_cast<const float*>(incoming.target);
-    return {rows[2 * pair * incoming.threads] * factor, rows[(2 * pair + 1) * incoming.threads] * factor};
-  }
-  const auto* arrived = reinterpret_cast<const float2*>(incoming.target) + pair * incoming.threads;
-  float2 sum = arrived[0];
 #pragma unroll
-  for (int plane = 1; plane < Kernel::kPlanes; ++plane) {
-    if (plane >= planes) break;
-    const float2 more = arrived[plane * kPairs * incoming.threads];
-    sum.x += more.x;
-    sum.y += more.y;
+    for (int pair = 0; pair < kPairsAtOnce; ++pair) {
+      const int token = from + 2 * pair;
+      pairs[pair] = {0.0F, 0.0F};
+      if (channel.real && token < count) pairs[pair].x = incoming.staged[token * Kernel::kThreads] * result.factor;
+      if (channel.real && token + 1 < count) {
+        pairs[pair].y = incoming.staged[(token + 1) * Kernel::kThreads] * result.factor;
+      }
+    }
+    return;
+  }
+  const int planes = channel.real ? channel.planes : 0;
+  const float* const source = incoming.source + (first + from) / 2 * kPairStride;
+  float2 parts[kPairsAtOnce][kPlanesAtOnce];
+#pragma unroll
+  for (int plane = 0; plane < kPlanesAtOnce; ++plane) {
+    const float* const of_plane = source + static_cast<std::int64_t>(plane) * incoming.plane_stride;
+#pragma unroll
+    for (int pair = 0; pair < kPairsAtOnce; ++pair) {
+      parts[pair][plane] = {0.0F, 0.0F};
+      if (plane < planes && from + 2 * pair < count) {
+        parts[pair][plane] = __ldcg(reinterpret_cast<const float2*>(of_plane + pair * kPairStride));
+      }
+    }
+  }
+#pragma unroll
+  for (int pair = 0; pair < kPairsAtOnce; ++pair) {
+    pairs[pair] = parts[pair][0];
+#pragma unroll
+    for (int plane = 1; plane < kPlanesAtOnce; ++plane) {
+      pairs[pair].x += parts[pair][plane].x;
+      pairs[pair].y += parts[pair][plane].y;
+    }
   }
 #pragma unroll 1
-  for (int plane = Kernel::kPlanes; plane < planes; ++plane) {
-    const float2 more = *reinterpret_cast<const float2*>(incoming.source + plane * incoming.plane_stride +
-                                                         (first / 2 + pair) * incoming.token_stride);
-    sum.x += more.x;
-    sum.y += more.y;
+  for (int plane = kPlanesAtOnce; plane < planes; ++plane) {
+    float2 more[kPairsAtOnce];
+#pragma unroll
+    for (int pair = 0; pair < kPairsAtOnce; ++pair) {
+      more[pair] = {0.0F, 0.0F};
+      if (from + 2 * pair < count) {
+        more[pair] = __ldcg(reinterpret_cast<const float2*>(
+            source + static_cast<std::int64_t>(plane) * incoming.plane_stride + pair * kPairStride));
+      }
+    }
+#pragma unroll
+    for (int pair = 0; pair < kPairsAtOnce; ++pair) {
+      pairs[pair].x += more[pair].x;
+      pairs[pair].y += more[pair].y;
+    }
   }
-  return {sum.x * factor, sum.y * factor};
+#pragma unroll
+  for (int pair = 0; pair < kPairsAtOnce; ++pair) {
+    pairs[pair].x *= result.factor;
+    pairs[pair].y *= result.factor;
+  }
 }
-// z of one column of this block's slice, whose row of the product is `row`.
+
+// b and a of a head, of the tokens in hand. By a whole warp: lanes 0..15 have b of one token each, lanes 16..31 a. All
+// planes are asked for first (Kernel::kGatePlanes at most), and added in order when they are there.
+struct GateInputs {
+  float b = 0;
+  float a = 0;
+};
+struct IncomingGates {
+  const float* source;  // of this lane's token of the first ones
+  int plane_stride;
+  int step_stride;  // from one step's tokens to the next one's
+  int planes;
+};
+__device__ __forceinline__ IncomingGates incoming_gates(const GdnPass& pass, int head) {
+  const ProductResult& result = pass.gates;
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  const int token = lane % kBlockTokens;
+  const int row = (lane < kBlockTokens ? 0 : pass.shape.value_heads) + head;
+  if (!result.planes) return {result.data + token * result.rows + row, 0, kBlockTokens * result.rows, 1};
+  return {result.data + plane_place(result.width, row, token),
+          static_cast<int>(plane_floats(result.plan, result.width)), kBlockTokens / 2 * kPairStride,
+          result.plan.planes(row / 256)};
+}
+__device__ __forceinline__ bool gates_exist(const GdnPass& pass, int first) {
+  return first + static_cast<int>(threadIdx.x % kBlockTokens) < pass.tokens;
+}
+// `arrived` is [plane][lane].
 template <class Kernel>
-__device__ __forceinline__ float arrived_gate(const ProductResult& result, const typename Kernel::Shared& shared,
-                                              int row, int first, int token, int column) {
-  const auto* arrived = reinterpret_cast<const float*>(shared.scratch);
-  if (!result.planes) return arrived[token * Kernel::kColumns + column] * result.factor;
-  const int planes = shared.gate_planes[column];
-  float sum = 0.0F;
-#pragma unroll 1
-  for (int plane = 0; plane < planes; ++plane) {
-    sum += plane < Kernel::kPlanes ? arrived[((plane * kPairs + token / 2) * Kernel::kColumns + column) * 2 + token % 2]
-                                   : result.data[plane * plane_floats(result.plan, result.width) +
-                                                 plane_place(result.width, row, first + token)];
+__device__ __forceinline__ void ask_for_gates(const GdnPass& pass, const IncomingGates& gates, int first,
+                                              const float* arrived) {
+  if (!gates_exist(pass, first)) return;
+  const float* source = gates.source + static_cast<std::int64_t>(first / kBlockTokens) * gates.step_stride;
+  std::uint32_t target = ptx::shared_address(arrived + threadIdx.x % kLanes);
+#pragma unroll 4
+  for (int plane = 0; plane < min(gates.planes, Kernel::kGatePlanes); ++plane) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(target), "l"(source) : "memory");
+    source += gates.plane_stride;
+    target += 4 * kLanes;
   }
-  return sum * result.factor;
+}
+// Lane t < 16 gets those of token t.
+template <class Kernel>
+__device__ __forceinline__ GateInputs add_gates(const GdnPass& pass, const IncomingGates& gates, int first,
+                                                const float* arrived) {
+  const float* own = arrived + threadIdx.x % kLanes;
+  float sum = 0.0F;
+  if (gates_exist(pass, first)) {
+    sum = own[0];
+#pragma unroll 4
+    for (int plane = 1; plane < min(gates.planes, Kernel::kGatePlanes); ++plane) sum += own[plane * kLanes];
+    const float* source = gates.source + static_cast<std::int64_t>(first / kBlockTokens) * gates.step_stride;
+#pragma unroll 1
+    for (int plane = Kernel::kGatePlanes; plane < gates.planes; ++plane) {
+      sum += __ldcg(source + static_cast<std::int64_t>(plane) * gates.plane_stride);
+    }
+  }
+  sum *= pass.gates.factor;
+  return {sum, __shfl_down_sync(~0U, sum, kBlockTokens)};
 }
 
 // A thread block's part of the records of a verify.
@@ -231,32 +301,44 @@ struct Records {
 template <class Kernel>
 __device__ __forceinline__ Records records_of(const GdnPass& pass, int half, int head, int key_head, int slice) {
   const CudaGdnShape& shape = pass.shape;
-  return {pass.memory.keys + half * gdn_key_elements(shape) + static_cast<std::int64_t>(key_head) * kGdnHead,
-          pass.memory.updates + half * gdn_update_elements(shape) + static_cast<std::int64_t>(head) * kGdnHead +
-              slice * Kernel::kColumns,
+  return {pass.memory.keys + half * gdn_key_elements(shape) + key_head * kGdnHead,
+          pass.memory.updates + half * gdn_update_elements(shape) + head * kGdnHead + slice * Kernel::kColumns,
           pass.memory.decays + half * gdn_decay_elements(shape) + head,
           shape.key_heads * kGdnHead,
           shape.value_heads * kGdnHead,
           shape.value_heads};
 }
+// Lane t gets the decay of record first + t, 1 past the last.
+__device__ __forceinline__ float read_decay(const Records& records, int first, int count) {
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  return lane < count ? records.decays[(first + lane) * records.decay_stride] : 1.0F;
+}
+__device__ __forceinline__ void copy_16(const float* shared_target, const float* source) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ptx::shared_address(shared_target)), "l"(source)
+               : "memory");
+}
 // Asks for `count` records from `first` on, to be where `advance` reads them.
 template <class Kernel>
 __device__ __forceinline__ void ask_for_records(typename Kernel::Shared& shared, const Records& records, int first,
                                                 int count) {
-  constexpr int kKeyQuads = kGdnHead / 4;
   constexpr int kUpdateQuads = Kernel::kColumns / 4;
-#pragma unroll 1
-  for (int index = static_cast<int>(threadIdx.x); index < count * (kKeyQuads + kUpdateQuads);
-       index += Kernel::kThreads) {
-    const bool key = index < count * kKeyQuads;
-    const int rest = key ? index : index - count * kKeyQuads;
-    const int token = key ? rest / kKeyQuads : rest / kUpdateQuads;
-    const int column = 4 * (key ? rest % kKeyQuads : rest % kUpdateQuads);
-    const float* source = key ? records.keys + (first + token) * records.key_stride + column
-                              : records.updates + (first + token) * records.update_stride + column;
-    const float* target = key ? &shared.keys[token][column] : &shared.values[token][column];
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ptx::shared_address(target)), "l"(source)
-                 : "memory");
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int column = 4 * (thread % kLanes);
+  static_assert(4 * kLanes == kGdnHead);
+#pragma unroll
+  for (int k = 0; k < Kernel::kTokensAWarp; ++k) {
+    const int token = thread / kLanes + k * Kernel::kWarps;
+    if (token < count) {
+      copy_16(&shared.keys[token][column], records.keys + (first + token) * records.key_stride + column);
+    }
+  }
+  static_assert(kBlockTokens * kUpdateQuads <= Kernel::kThreads);
+  const int token = thread / kUpdateQuads;
+  const int update_column = 4 * (thread % kUpdateQuads);
+  if (token < count) {
+    copy_16(&shared.values[token][update_column],
+            records.updates + (first + token) * records.update_stride + update_column);
   }
 }
+
 }  // namespace tare::engine::gdn

@@ -1,4 +1,5 @@
 // Where a GDN layer's memory lies. dk and dv are padded with zeros to kGdnHead, so that one kernel serves every shape.
+// Kernels count its elements in 32 bits.
 //
 //   state        [value head][row of dk][column of dv], FP32 or FP16: S' with S = scale S'
 //   scales       [value head][half of the columns] FP32. A token multiplies the scale by its decay instead of the

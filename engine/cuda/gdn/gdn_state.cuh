@@ -2,11 +2,12 @@
 //
 // Warps share the slice by columns of dv, threads of a warp by rows of dk:
 //   recurrent: a warp has 8 columns, a thread 8 rows x 4 columns: rows 4 (lane % 16) + {0..3, 64..67}, columns
-//              4 (lane / 16) + 0..3. A sum over dk stays in 16 lanes, and each number of k and q that a thread loads
-//              serves 4 columns.
+//              4 (lane / 16) + 0..3. A sum over dk stays in 16 lanes. What is read from shared memory costs by the
+//              register that it fills, broadcast or not: 16 rows x 2 columns would need fewer shuffles and twice of
+//              that.
 //   chunked:   a pair of warps has 16 columns, each warp one half of dk, a thread 16 rows x 2 columns: rows
-//              64 half + 16 s + 4 (lane % 4) + 0..3 for s = 0..3, columns 2 (lane / 4) + 0, 1. So a thread holds what
-//              mma.m16n8k8 wants of it (gdn_chunk.cuh).
+//              64 half + 16 s + 4 (lane % 4) + {0, 2, 1, 3} for s = 0..3, columns 2 (lane / 4) + 0, 1. So a thread
+//              holds what mma.m16n8k8 wants of it, as an operand and as a sum (gdn_chunk.cuh).
 #pragma once
 
 #include <cuda_fp16.h>
@@ -27,38 +28,49 @@ struct alignas(16) TokenStep {
   float beta = 0;
   float raw = 0;      // the scale before this token times its decay
   float inverse = 0;  // 1 / the scale after this token
-  float key_query = 0;
+  float after = 0;    // the scale after this token
 };
 
 // Shared memory of a thread block that owns `kColumns` columns of a head, for the tokens in hand.
 template <int kColumns>
 struct alignas(16) PassShared {
+  static constexpr int kStride =
+      kColumns + 8;  // 8 banks from one token to the next: four tokens' lanes meet none twice
   float keys[kBlockTokens][kRowStride];
   float queries[kBlockTokens][kRowStride];
-  float values[kBlockTokens][kColumns];   // v, then u / scale
-  float outputs[kBlockTokens][kColumns];  // o
+  float values[kBlockTokens][kStride];   // v, then u / scale
+  float outputs[kBlockTokens][kStride];  // o; of the recurrent form without (k.q) u
+  float gates[kBlockTokens][kStride];    // silu(z)
   TokenStep steps[kBlockTokens];
-  float square_sums[kGdnScaleCopies][kBlockTokens];  // of o, by slice
-  float scale;                                       // S = scale S'
-  unsigned restarts;                                 // bit t: the scale starts again at token t
+  float own_sums[kBlockTokens];   // of o, squared, over this slice
+  float peer_sums[kBlockTokens];  // and over the other one
+  float scale;                    // S = scale S'
+  unsigned restarts;              // bit t: the scale starts again at token t
+  std::uint64_t rows_barrier;     // q or k from the peer
+  std::uint64_t sums_barrier;     // its sums of squares
 };
 
 struct Scales {
   float raw = 0;
   float after = 1;
 };
-// A warp follows the scale over `count` tokens; lane t brings the decay of token t and gets the scale before and after.
+// A warp follows the scale over `count` tokens; lane t brings the decay of token t, 1 past the last, and gets the scale
+// before and after.
 __device__ __forceinline__ Scales follow_scale(float decay, int count, float& scale, unsigned& restarts) {
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   Scales own;
   restarts = 0;
-#pragma unroll 2
-  for (int token = 0; token < count; ++token) {
-    const float raw = scale * __shfl_sync(~0U, decay, token);
-    const bool restart = raw < kGdnLeastScale;
-    scale = restart ? 1.0F : raw;
-    restarts |= static_cast<unsigned>(restart) << token;
-    if (lane == token) own = {raw, scale};
+  constexpr int kStep = 4;
+#pragma unroll 1
+  for (int first = 0; first < count; first += kStep) {
+#pragma unroll
+    for (int token = first; token < first + kStep; ++token) {
+      const float raw = scale * __shfl_sync(~0U, decay, token);
+      const bool restart = raw < kGdnLeastScale;
+      scale = restart ? 1.0F : raw;
+      restarts |= static_cast<unsigned>(restart) << token;
+      if (lane == token) own = {raw, scale};
+    }
   }
   return own;
 }
@@ -91,48 +103,63 @@ struct StateTile {
       first_column = 16 * (warp % (kColumns / 16)) + 2 * (lane / 4);
     }
   }
-  [[nodiscard]] __device__ __forceinline__ int row(int i) const { return first_row + i / 4 * kQuadStep + i % 4; }
+  // From a thread's first row to its row i.
+  [[nodiscard]] static constexpr int row_step(int i) {
+    return i / 4 * kQuadStep + (kRecurrent ? i % 4 : i % 2 * 2 + i % 4 / 2);
+  }
 
   // `slice` is the first element of this block's columns.
-  __device__ __forceinline__ void load(const void* state, std::int64_t slice, bool halves) {
+  __device__ __forceinline__ void load(const void* state, int slice, bool halves) {
+    const int first = slice + first_row * kGdnHead + first_column;
+    if (halves) {
+      const __half* source = static_cast<const __half*>(state) + first;
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const std::int64_t place = slice + row(i) * kGdnHead + first_column;
-      if (halves) {
-        const auto* source = reinterpret_cast<const __half2*>(static_cast<const __half*>(state) + place);
+      for (int i = 0; i < kRows; ++i) {
 #pragma unroll
         for (int c = 0; c < kOwnColumns; c += 2) {
-          const float2 pair = __half22float2(source[c / 2]);
-          s[i][c] = pair.x;
-          s[i][c + 1] = pair.y;
+          set_pair(i, c, __half22float2(*reinterpret_cast<const __half2*>(source + row_step(i) * kGdnHead + c)));
         }
-      } else if constexpr (kOwnColumns == 4) {
-        const float4 four = *reinterpret_cast<const float4*>(static_cast<const float*>(state) + place);
-        s[i][0] = four.x;
-        s[i][1] = four.y;
-        s[i][2] = four.z;
-        s[i][3] = four.w;
-      } else {
-        const float2 two = *reinterpret_cast<const float2*>(static_cast<const float*>(state) + place);
-        s[i][0] = two.x;
-        s[i][1] = two.y;
+      }
+    } else {
+      const float* source = static_cast<const float*>(state) + first;
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        if constexpr (kRecurrent) {
+          const float4 four = *reinterpret_cast<const float4*>(source + row_step(i) * kGdnHead);
+          set_pair(i, 0, {four.x, four.y});
+          set_pair(i, 2, {four.z, four.w});
+        } else {
+          set_pair(i, 0, *reinterpret_cast<const float2*>(source + row_step(i) * kGdnHead));
+        }
       }
     }
   }
-  __device__ __forceinline__ void store(void* state, std::int64_t slice, bool halves) const {
+  __device__ __forceinline__ void store(void* state, int slice, bool halves) const {
+    const int first = slice + first_row * kGdnHead + first_column;
+    if (halves) {
+      __half* target = static_cast<__half*>(state) + first;
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const std::int64_t place = slice + row(i) * kGdnHead + first_column;
-      if (halves) {
-        auto* target = reinterpret_cast<__half2*>(static_cast<__half*>(state) + place);
+      for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-        for (int c = 0; c < kOwnColumns; c += 2) target[c / 2] = __floats2half2_rn(s[i][c], s[i][c + 1]);
-      } else if constexpr (kOwnColumns == 4) {
-        *reinterpret_cast<float4*>(static_cast<float*>(state) + place) = {s[i][0], s[i][1], s[i][2], s[i][3]};
-      } else {
-        *reinterpret_cast<float2*>(static_cast<float*>(state) + place) = {s[i][0], s[i][1]};
+        for (int c = 0; c < kOwnColumns; c += 2) {
+          *reinterpret_cast<__half2*>(target + row_step(i) * kGdnHead + c) = __floats2half2_rn(s[i][c], s[i][c + 1]);
+        }
+      }
+    } else {
+      float* target = static_cast<float*>(state) + first;
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        if constexpr (kRecurrent) {
+          *reinterpret_cast<float4*>(target + row_step(i) * kGdnHead) = {s[i][0], s[i][1], s[i][2], s[i][3]};
+        } else {
+          *reinterpret_cast<float2*>(target + row_step(i) * kGdnHead) = {s[i][0], s[i][1]};
+        }
       }
     }
+  }
+  __device__ __forceinline__ void set_pair(int i, int c, float2 two) {
+    s[i][c] = two.x;
+    s[i][c + 1] = two.y;
   }
   // What an FP16 state keeps: S itself, rounded; the registers hold the same afterwards.
   __device__ __forceinline__ void round_to_halves(float scale) {
@@ -140,23 +167,6 @@ struct StateTile {
     for (int i = 0; i < kRows; ++i) {
 #pragma unroll
       for (int c = 0; c < kOwnColumns; ++c) s[i][c] = saturated_half(s[i][c] * scale);
-    }
-  }
-
-  // S' <- [raw] S' + k (u / scale)^T: one token, in every use the same operations.
-  __device__ __forceinline__ void update(const float (&key)[kRows], const float (&scaled_update)[kOwnColumns],
-                                         bool restart, float raw) {
-    if (restart) {
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-        for (int c = 0; c < kOwnColumns; ++c) s[i][c] = __fmul_rn(s[i][c], raw);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-      for (int c = 0; c < kOwnColumns; ++c) s[i][c] = fmaf(key[i], scaled_update[c], s[i][c]);
     }
   }
   __device__ __forceinline__ void read_rows(const float* vector, float (&rows)[kRows]) const {
@@ -169,23 +179,55 @@ struct StateTile {
       rows[4 * quad + 3] = four.w;
     }
   }
-  // `count` tokens whose keys and scaled updates lie in shared memory.
-  __device__ __forceinline__ void advance(const PassShared<kColumns>& shared, int count) {
-    const unsigned restarts = shared.restarts;
-#pragma unroll 1
-    for (int token = 0; token < count; ++token) {
-      float key[kRows];
-      float scaled_update[kOwnColumns];
-      read_rows(shared.keys[token], key);
-#pragma unroll
-      for (int c = 0; c < kOwnColumns; ++c) scaled_update[c] = shared.values[token][first_column + c];
-      update(key, scaled_update, (restarts >> token & 1U) != 0, shared.steps[token].raw);
-    }
-  }
 };
 
+// S' <- [raw] S' + k (u / scale)^T: one token of the recurrent form, in every use the same operations.
+template <class Tile>
+__device__ __forceinline__ void add_update(Tile& state, const float (&key)[Tile::kRows],
+                                           const float (&scaled_update)[Tile::kOwnColumns], bool restart, float raw) {
+  if (restart) {
+#pragma unroll
+    for (int i = 0; i < Tile::kRows; ++i) {
+#pragma unroll
+      for (int c = 0; c < Tile::kOwnColumns; ++c) state.s[i][c] = __fmul_rn(state.s[i][c], raw);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < Tile::kRows; ++i) {
+#pragma unroll
+    for (int c = 0; c < Tile::kOwnColumns; ++c) state.s[i][c] = fmaf(key[i], scaled_update[c], state.s[i][c]);
+  }
+}
+template <int kColumns>
+__device__ __forceinline__ void advance_one(StateTile<GdnForm::kRecurrent, kColumns>& state,
+                                            const PassShared<kColumns>& shared, int token, bool restart) {
+  using Tile = StateTile<GdnForm::kRecurrent, kColumns>;
+  float key[Tile::kRows];
+  state.read_rows(shared.keys[token], key);
+  const float4 four = *reinterpret_cast<const float4*>(&shared.values[token][state.first_column]);
+  const float scaled_update[Tile::kOwnColumns] = {four.x, four.y, four.z, four.w};
+  add_update(state, key, scaled_update, restart, restart ? shared.steps[token].raw : 1.0F);
+}
+// `count` tokens whose keys and scaled updates lie in shared memory.
+template <int kColumns>
+__device__ __forceinline__ void advance(StateTile<GdnForm::kRecurrent, kColumns>& state,
+                                        const PassShared<kColumns>& shared, int count) {
+  constexpr int kStep = 4;
+  const unsigned restarts = shared.restarts;
+  int token = 0;
+  if (restarts == 0) {
+#pragma unroll 1
+    for (; token + kStep <= count; token += kStep) {
+#pragma unroll
+      for (int i = 0; i < kStep; ++i) advance_one(state, shared, token + i, false);
+    }
+  }
+#pragma unroll 1
+  for (; token < count; ++token) advance_one(state, shared, token, (restarts >> token & 1U) != 0);
+}
+
 // What a lane of the recurrent form holds after the sums: S'^T k of one of its columns (even lanes) or S'^T q (odd),
-// lanes l and l + 8 of 16 the same. Each step halves what a lane keeps.
+// lanes l and l + 8 of 16 the same. Each step but the last halves what a lane keeps.
 __device__ __forceinline__ float sum_over_rows(const float (&key_dots)[4], const float (&query_dots)[4], int lane) {
   const bool first = (lane & 1) != 0;
   const bool second = (lane & 2) != 0;
@@ -207,69 +249,93 @@ __device__ __forceinline__ float sum_over_rows(const float (&key_dots)[4], const
   return one + __shfl_xor_sync(~0U, one, 8);
 }
 // The lane of 16 that holds S'^T k of column c after sum_over_rows.
-__device__ __forceinline__ int lane_of_column(int c) {
+__device__ __forceinline__ constexpr int lane_of_column(int c) {
   return (c >> 1) * 2 + (c & 1) * 4;
 }
 
-// Token by token: u = beta (v - S^T k), o = S^T q + (k.q) u with S already decayed, S <- S + k u^T. Leaves o in
-// `outputs` and u / scale in `values`.
+// Token by token: u = beta (v - S^T k), o = S^T q + (k.q) u with S already decayed, S <- S + k u^T. Leaves o without
+// its second part in `outputs` and u / scale in `values`.
 template <int kColumns>
-__device__ __forceinline__ void run_recurrence(StateTile<GdnForm::kRecurrent, kColumns>& state,
-                                               PassShared<kColumns>& shared, int count) {
+class Recurrence {
+ public:
   using Tile = StateTile<GdnForm::kRecurrent, kColumns>;
-  const auto lane = static_cast<int>(threadIdx.x % kLanes);
-  const bool queries = (lane & 1) != 0;
-  const int column = state.first_column + (lane >> 1 & 1) * 2 + (lane >> 2 & 1);
-  float(*const results)[kColumns] = queries ? shared.outputs : shared.values;
-  const unsigned restarts = shared.restarts;
 
-  float key[Tile::kRows];
-  float query[Tile::kRows];
-  state.read_rows(shared.keys[0], key);
-  state.read_rows(shared.queries[0], query);
-  TokenStep step = shared.steps[0];
-  float value = shared.values[0][column];
+  __device__ __forceinline__ Recurrence(Tile& state, PassShared<kColumns>& shared, int count)
+      : state_(state),
+        shared_(shared),
+        lane_(static_cast<int>(threadIdx.x % kLanes)),
+        count_(count),
+        restarts_(shared.restarts) {
+    const int column = state.first_column + (lane_ >> 1 & 1) * 2 + (lane_ >> 2 & 1);
+    updates_ = (lane_ & 9) == 0;
+    writes_ = (lane_ & 8) == 0;
+    results_ = (lane_ & 1) != 0 ? &shared.outputs[0][column] : &shared.values[0][column];
+  }
+  __device__ __forceinline__ void run() {
+    float key[Tile::kRows];
+    float other_key[Tile::kRows];
+    state_.read_rows(shared_.keys[0], key);
+    state_.read_rows(shared_.queries[0], query_);
+    step_ = shared_.steps[0];
+    value_ = updates_ ? *results_ : 0.0F;
+    // Two tokens a turn, so that keys change places without being moved.
 #pragma unroll 1
-  for (int token = 0; token < count; ++token) {
+    for (int token = 0; token < count_; token += 2) {
+      one_token(token, key, other_key);
+      if (token + 1 == count_) break;
+      one_token(token + 1, other_key, key);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void one_token(int token, const float (&key)[Tile::kRows],
+                                            float (&next_key)[Tile::kRows]) {
     float key_dots[4] = {};
     float query_dots[4] = {};
 #pragma unroll
     for (int i = 0; i < Tile::kRows; ++i) {
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        key_dots[c] = fmaf(key[i], state.s[i][c], key_dots[c]);
-        query_dots[c] = fmaf(query[i], state.s[i][c], query_dots[c]);
+        key_dots[c] = fmaf(key[i], state_.s[i][c], key_dots[c]);
+        query_dots[c] = fmaf(query_[i], state_.s[i][c], query_dots[c]);
       }
     }
-    // The next token's numbers are asked for while this one's sums travel.
-    const int next = token + 1 < count ? token + 1 : token;
-    float next_key[Tile::kRows];
-    float next_query[Tile::kRows];
-    state.read_rows(shared.keys[next], next_key);
-    state.read_rows(shared.queries[next], next_query);
-    const TokenStep next_step = shared.steps[next];
-    const float next_value = shared.values[next][column];
-
-    const float sum = sum_over_rows(key_dots, query_dots, lane);
-    const float own_update = step.beta * fmaf(-step.raw, sum, value);  // of even lanes
-    const float own_scaled = own_update * step.inverse;
+    // u / scale = rate sum + input: one operation after the sum.
+    const float scaled_beta = step_.beta * step_.inverse;
+    const float rate = -step_.raw * scaled_beta;
+    const float input = value_ * scaled_beta;
+    const float raw = step_.raw;
+    const float sum = sum_over_rows(key_dots, query_dots, lane_);
+    const float own_scaled = fmaf(rate, sum, input);
     float scaled_update[4];
 #pragma unroll
     for (int c = 0; c < 4; ++c) scaled_update[c] = __shfl_sync(~0U, own_scaled, lane_of_column(c), 16);
-    state.update(key, scaled_update, (restarts >> token & 1U) != 0, step.raw);
-
-    const float column_update = __shfl_xor_sync(~0U, own_update, 1);  // of odd lanes: the even neighbour's u
-    const float output = fmaf(step.key_query, column_update, step.raw * sum);
-    __syncwarp();  // lanes that share a column have read it before its last token's place is written
-    if ((lane & 8) == 0) results[token][column] = queries ? output : own_scaled;
-#pragma unroll
-    for (int i = 0; i < Tile::kRows; ++i) {
-      key[i] = next_key[i];
-      query[i] = next_query[i];
+    // The next token's numbers are asked for behind this one's shuffles, not before: both wait in one line.
+    if (token + 1 < count_) {
+      state_.read_rows(shared_.keys[token + 1], next_key);
+      state_.read_rows(shared_.queries[token + 1], query_);
+      step_ = shared_.steps[token + 1];
+      if (updates_) value_ = results_[PassShared<kColumns>::kStride];
     }
-    step = next_step;
-    value = next_value;
+    add_update(state_, key, scaled_update, (restarts_ >> token & 1U) != 0, raw);
+    const float result = (lane_ & 1) != 0 ? raw * sum : own_scaled;
+    if (writes_) *results_ = result;
+    results_ += PassShared<kColumns>::kStride;
   }
-}
+
+  Tile& state_;
+  PassShared<kColumns>& shared_;
+  int lane_;
+  int count_;
+  unsigned restarts_;
+  // Whether this lane is the one that writes its column's u. It alone reads v there: no other lane's read can come
+  // after the write to the same place.
+  bool updates_;
+  bool writes_;     // u or o
+  float* results_;  // of the token in hand
+  float query_[Tile::kRows];
+  TokenStep step_;
+  float value_;
+};
 
 }  // namespace tare::engine::gdn

@@ -155,12 +155,14 @@ class GdnLayer {
     return run(inputs, pending, true);
   }
   GdnOutputs run(const GdnInputs& inputs, int pending, bool absorb) {
-    const auto tokens = static_cast<int>(inputs.size());
     const DeviceBuffer qkvz = on_device(rows_of(inputs, false));
     const DeviceBuffer gates = on_device(rows_of(inputs, true));
+    return run(rows_result(qkvz, inputs, false), rows_result(gates, inputs, true), static_cast<int>(inputs.size()),
+               pending, absorb);
+  }
+  GdnOutputs run(const ProductResult& qkvz, const ProductResult& gates, int tokens, int pending, bool absorb) {
     PoisonedBuffer out(operand_bytes(OperandLayout::kFP32Rows, columns(), tokens));
-    Operand operand{OperandLayout::kFP32Rows, tokens, columns(), 0, out.data()};
-    launch(rows_result(qkvz, inputs, false), rows_result(gates, inputs, true), tokens, pending, absorb, operand, {});
+    launch(qkvz, gates, tokens, pending, absorb, {OperandLayout::kFP32Rows, tokens, columns(), 0, out.data()}, {});
     EXPECT_TRUE(out.canaries_intact());
     const std::vector<float> flat = out.read<float>();
     GdnOutputs outputs;
@@ -215,15 +217,17 @@ class GdnLayer {
   DeviceBuffer convolution_, decay_rate_, dt_bias_, norm_, control_;
 };
 
-// Random planes of `width` tokens and, in `inputs`, the qkvz rows that adding them in order gives.
-inline PlanesOfRows random_planes(const CudaGdnShape& shape, int width, int blocks, float factor, GdnInputs& inputs) {
-  const int rows = shape.channels() + shape.value_heads * shape.dv;
+// Random planes of `width` tokens, as a product of `pairs` unit pairs cut among `blocks` leaves them, and, in the rows
+// `part` of `inputs`, what adding them in order gives.
+inline PlanesOfRows random_planes(int width, int pairs, int blocks, float factor, GdnInputs& inputs,
+                                  std::vector<float> GdnInput::*part) {
+  const auto rows = static_cast<int>((inputs[0].*part).size());
   PlanesOfRows planes;
   planes.result.rows = rows;
   planes.result.width = width;
   planes.result.planes = true;
   planes.result.factor = factor;
-  planes.result.plan = cut_tiles(rows, 1024, blocks);
+  planes.result.plan = cut_tiles(rows, 128 * pairs, blocks);
   const std::int64_t stride = plane_floats(planes.result.plan, width);
   std::vector<float> memory(static_cast<std::size_t>(stride * planes.result.plan.most_planes()),
                             std::numeric_limits<float>::quiet_NaN());
@@ -232,11 +236,11 @@ inline PlanesOfRows random_planes(const CudaGdnShape& shape, int width, int bloc
     for (int row = 0; row < rows; ++row) {
       float sum = 0;
       for (int plane = 0; plane < planes.result.plan.planes(row / 256); ++plane) {
-        const auto part = static_cast<float>(random.normal());
-        memory[static_cast<std::size_t>(plane * stride + plane_place(width, row, static_cast<int>(token)))] = part;
-        sum = plane == 0 ? part : sum + part;
+        const auto number = static_cast<float>(random.normal());
+        memory[static_cast<std::size_t>(plane * stride + plane_place(width, row, static_cast<int>(token)))] = number;
+        sum = plane == 0 ? number : sum + number;
       }
-      inputs[token].qkvz[static_cast<std::size_t>(row)] = sum * factor;
+      (inputs[token].*part)[static_cast<std::size_t>(row)] = sum * factor;
     }
   }
   planes.memory = on_device(memory);

@@ -177,6 +177,38 @@ TEST_P(GdnForms, ARejectedTokenThatLeaksIsSeen) {
   }
 }
 
+// Every path of the kernel on two heads, small enough for compute-sanitizer's racecheck:
+//   compute-sanitizer --tool racecheck gpu_gdn_tests --gtest_filter='*GdnPaths*'
+class GdnPaths : public GdnForms {};
+INSTANTIATE_TEST_SUITE_P(Fp32, GdnPaths,
+                         testing::Values(FormCase{GdnForm::kRecurrent, StateFormat::kFP32, CacheFormat::kFP32, 2},
+                                         FormCase{GdnForm::kChunked, StateFormat::kFP32, CacheFormat::kFP32, 2},
+                                         FormCase{GdnForm::kRecurrent, StateFormat::kFP16, CacheFormat::kBF16, 1},
+                                         FormCase{GdnForm::kChunked, StateFormat::kFP32, CacheFormat::kFP32, 1}),
+                         case_name);
+
+TEST_P(GdnPaths, RoundsOfPlanesFoldsAndPrefillsFollowTheDefinition) {
+  GdnLayerSettings small = settings();
+  small.shape.key_heads = 1;
+  small.shape.value_heads = 2;
+  GdnLayer layer(small);
+  GdnOracle oracle = layer.oracle();
+  const GdnInputs prompt = random_inputs(small.shape, 42, 19);
+  EXPECT_LE(largest_error(layer.prefill(prompt, 0), expected_of(oracle, prompt)), bound());
+  int pending = 0;
+  for (const int tokens : {17, 16, 1, 5}) {
+    GdnInputs inputs = random_inputs(small.shape, 43, tokens);
+    const int width = operand_width(tokens);
+    const PlanesOfRows qkvz = random_planes(width, 8, 23, 0.125F, inputs, &GdnInput::qkvz);
+    const PlanesOfRows gates = random_planes(width, 8, 5, 0.25F, inputs, &GdnInput::gates);
+    layer.half = 1 - layer.half;
+    EXPECT_LE(largest_error(layer.run(qkvz.result, gates.result, tokens, pending, false), expected_of(oracle, inputs)),
+              bound())
+        << tokens << " tokens";
+    pending = tokens;
+  }
+}
+
 class GdnBits : public GpuTest, public testing::WithParamInterface<int> {
  protected:
   void SetUp() override {
@@ -326,22 +358,43 @@ TEST_F(Gdn, PlanesGiveTheSameBitsAsTheirSums) {
   for (const int tokens : {1, 2, 8, 9, 16, 17, 31, 32}) {
     for (const int blocks : {1, 7, 23, 60}) {  // one plane a row block, several, more than are read at once
       for (const GdnForm form : {GdnForm::kRecurrent, GdnForm::kChunked}) {
-        GdnLayer layer({.form = form});
-        GdnInputs inputs = random_inputs(layer.settings.shape, 90, tokens);
-        const int width = operand_width(tokens);
-        const PlanesOfRows planes = random_planes(layer.settings.shape, width, blocks, 0.125F, inputs);
-        const GdnOutputs rows = layer.run(inputs, 0, false);
-        PoisonedBuffer out(static_cast<std::size_t>(operand_bytes(OperandLayout::kFP32Rows, layer.columns(), tokens)));
-        const DeviceBuffer gates = on_device(GdnLayer::rows_of(inputs, true));
-        layer.launch(planes.result, GdnLayer::rows_result(gates, inputs, true), tokens, 0, false,
-                     {OperandLayout::kFP32Rows, tokens, layer.columns(), 0, out.data()}, {});
-        const std::vector<float> flat = out.read<float>();
-        const std::vector<float> expected = [&] {
-          std::vector<float> all;
-          for (const std::vector<float>& row : rows) all.insert(all.end(), row.begin(), row.end());
-          return all;
-        }();
-        EXPECT_EQ(flat, expected) << tokens << " tokens, at most " << planes.result.plan.most_planes() << " planes";
+        for (int slices = 1; slices <= gdn_slices_of_device(); ++slices) {
+          GdnLayer layer({.form = form, .slices = slices});
+          GdnInputs inputs = random_inputs(layer.settings.shape, 90, tokens);
+          const PlanesOfRows planes = random_planes(operand_width(tokens), 8, blocks, 0.125F, inputs, &GdnInput::qkvz);
+          const GdnOutputs rows = layer.run(inputs, 0, false);
+          const DeviceBuffer gates = on_device(GdnLayer::rows_of(inputs, true));
+          EXPECT_EQ(first_difference(
+                        layer.run(planes.result, GdnLayer::rows_result(gates, inputs, true), tokens, 0, false), rows),
+                    "")
+              << to_text(form) << ", " << slices << " slices, " << tokens << " tokens, at most "
+              << planes.result.plan.most_planes() << " planes";
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Gdn, GatesMayComeAsPlanesToo) {
+  for (const int tokens : {1, 2, 9, 16, 17, 32}) {
+    for (const int blocks : {1, 2, 5, 24, 31}) {  // planes; the last ones are more than are read at once
+      for (const GdnForm form : {GdnForm::kRecurrent, GdnForm::kChunked}) {
+        for (int slices = 1; slices <= gdn_slices_of_device(); ++slices) {
+          GdnLayer layer({.form = form, .slices = slices});
+          GdnInputs inputs = random_inputs(layer.settings.shape, 92, tokens);
+          PlanesOfRows gates = random_planes(operand_width(tokens), 40, blocks, 0.25F, inputs, &GdnInput::gates);
+          ASSERT_EQ(gates.result.plan.most_planes(), blocks);
+          const DeviceBuffer qkvz = on_device(GdnLayer::rows_of(inputs, false));
+          const ProductResult rows = GdnLayer::rows_result(qkvz, inputs, false);
+          const GdnOutputs expected = layer.run(inputs, 0, false);
+          const std::string which = to_text(form) + ", " + std::to_string(slices) + " slices, " +
+                                    std::to_string(tokens) + " tokens, " + std::to_string(blocks) + " planes";
+          EXPECT_EQ(first_difference(layer.run(rows, gates.result, tokens, 0, false), expected), "") << which;
+          // The control: a plane less shows.
+          if (blocks == 1) continue;
+          gates.result.plan.grid = blocks - 1;
+          EXPECT_NE(first_difference(layer.run(rows, gates.result, tokens, 0, false), expected), "") << which;
+        }
       }
     }
   }
