@@ -16,7 +16,7 @@ namespace tare::harness {
 
 constexpr std::size_t kFewestArms = 2;
 constexpr double kDefaultSamplerHz = 5;  // steps of clocks and power last longer than a fifth of a second
-constexpr double kMostSamplerHz = 10;    // NVML's own advice
+constexpr double kMostSamplerHz = 1000;  // above 10, NVML's own advice, only to find out what a sample costs
 constexpr std::size_t kMostArms = 5;     // balanced orders are tabulated up to five (stats/schedule.h)
 
 // Which prompts of a file in the Spec-Bench format take part: those with one of `ids` (all when empty) and one of
