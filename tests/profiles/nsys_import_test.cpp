@@ -130,6 +130,16 @@ INSTANTIATE_TEST_SUITE_P(All, NsysSchemas, testing::ValuesIn(known_schemas()), [
   return name;
 });
 
+// Either sign is enough: the table of whole graphs, or launches of graphs that no kernel belongs to.
+TEST_F(NsysImport, KnowsWholeGraphsByEitherSign) {
+  for (const char* hide : {"ALTER TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE RENAME TO kept",
+                           "UPDATE StringIds SET value = 'call' WHERE value LIKE 'cudaGraphLaunch%'"}) {
+    fs::remove(file());
+    write_decode_capture(file(), kNewest, {.whole_graphs = true}, [&](NsysWriter& out) { out.execute(hide); });
+    EXPECT_THAT(fault(ErrorKind::kInvalid), HasSubstr("5 graph launches of the rounds were recorded whole")) << hide;
+  }
+}
+
 // What a range does not name is found by its beginning; ranges of any thread's making are the process's.
 TEST_F(NsysImport, FindsRoundsByTheBeginningOfTheirNames) {
   write_decode_capture(file(), kNewest, {.round_name = "step 17"});
