@@ -17,6 +17,7 @@
 #include "engine/cpu/kernels.h"
 #include "harness/cli/commands.h"
 #include "harness/environment/build_info.h"
+#include "harness/environment/gpu.h"
 #include "harness/worker/child_process.h"
 
 namespace tare::harness {
@@ -61,7 +62,7 @@ std::string version_text() {
   return "tare " + build.version + "\ncommit " + build.commit + (build.dirty ? " with changes" : "") + "\nbuild " +
          build.compiler + ", " + build.build_type + " " + build.flags + "\nCUDA " + build.cuda +
          "\nfound: instruction sets " + tare::join(tare::engine::available_instruction_sets(), " ") + "; " +
-         tare::engine::found_gpu() + "; gnuplot " + gnuplot_text();
+         tare::engine::found_gpu() + "; " + tare::harness::found_nvml() + "; gnuplot " + gnuplot_text();
 }
 
 // The parser would only say that a command is required.

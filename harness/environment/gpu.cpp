@@ -133,6 +133,13 @@ std::optional<std::string> ask_text(Code& code, Function* function, Handle handl
   return std::string(text.data());
 }
 
+std::string driver_version_of(const NvmlFunctions& nvml, Code& code) {
+  std::array<char, kTextBytes> version{};
+  code = nvml.driver_version == nullptr ? kNoSuchFunction
+                                        : nvml.driver_version(version.data(), static_cast<unsigned>(version.size()));
+  return code == kSuccess ? std::string(version.data()) : std::string();
+}
+
 std::optional<double> as_double(std::optional<unsigned> value, double scale = 1) {
   if (!value) return std::nullopt;
   return scale * static_cast<double>(*value);
@@ -213,10 +220,7 @@ GpuDevice::GpuDevice(std::shared_ptr<const NvmlFunctions> functions, void* handl
   note("name");
   facts_.uuid = ask_text(code, nvml.uuid, handle_).value_or("");
   note("UUID");
-  std::array<char, kTextBytes> version{};
-  code = nvml.driver_version == nullptr ? kNoSuchFunction
-                                        : nvml.driver_version(version.data(), static_cast<unsigned>(version.size()));
-  if (code == kSuccess) facts_.driver_version = version.data();
+  facts_.driver_version = driver_version_of(nvml, code);
   note("driver version");
   facts_.default_power_limit_w = as_double(ask<unsigned>(code, nvml.default_power_limit, handle_), kMilli);
   note("default power limit");
@@ -342,6 +346,19 @@ std::vector<GpuDevice> Nvml::devices() const {
     devices.push_back({functions_, *handle, pci ? pci->bus_id : fmt::format("GPU {}", index)});
   }
   return devices;
+}
+
+std::string Nvml::driver_version() const {
+  Code code = kSuccess;
+  return driver_version_of(*functions_, code);
+}
+
+std::string found_nvml(const std::string& library) {
+  try {
+    return "NVML of driver " + Nvml(library).driver_version();
+  } catch (const Error& error) {
+    return fmt::format("no NVML ({})", error.parts().what);
+  }
 }
 
 }  // namespace tare::harness

@@ -90,11 +90,15 @@ class Nvml {
   // The GPU that CUDA names "0000:01:00.0": NVML's own order is not CUDA's, which CUDA_VISIBLE_DEVICES changes. Throws
   // Error (environment) when there is none, or it may not be looked at.
   [[nodiscard]] GpuDevice device(const std::string& pci_bus_id) const;
+  [[nodiscard]] std::string driver_version() const;  // empty when it does not say
   // Every GPU of the machine.
   [[nodiscard]] std::vector<GpuDevice> devices() const;
 
  private:
   std::shared_ptr<const NvmlFunctions> functions_;
 };
+
+// What `tare --version` says of it: "NVML of driver 580.1", or why there is none. Never throws an Error.
+[[nodiscard]] std::string found_nvml(const std::string& library = kNvmlLibrary);
 
 }  // namespace tare::harness

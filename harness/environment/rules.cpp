@@ -323,6 +323,7 @@ void judge_gpu(Judgement& judgement) {
   std::uint64_t seen = 0;
   std::size_t with_company = 0;
   std::int64_t most_company = 0;
+  std::set<std::string> gpus;
   for (const RunReadings& run : judgement.runs()) {
     if (const auto reasons = event_reasons(run)) {
       ++known;
@@ -332,6 +333,7 @@ void judge_gpu(Judgement& judgement) {
     std::int64_t company = 0;
     for (const auto* sample : {&run.before, &run.after})
       if (sample->gpu) company = std::max(company, sample->gpu->other_processes.value_or(0));
+    if (run.before.gpu) gpus.insert(run.before.gpu->pci_bus_id);
     if (company > 0) ++with_company;
     most_company = std::max(most_company, company);
   }
@@ -339,6 +341,11 @@ void judge_gpu(Judgement& judgement) {
     judgement.warn("gpu_slowed",
                    fmt::format("in {} of {} runs the GPU was held back: {}", slowed, known, event_reasons_text(seen)),
                    "lock a clock that power and cooling can hold (nvidia-smi -lgc)");
+  if (gpus.size() > 1)
+    judgement.warn(
+        "several_gpus",
+        fmt::format("runs were on different GPUs: {}", join(std::vector<std::string>(gpus.begin(), gpus.end()), ", ")),
+        "give every arm the same cuda.device: two GPUs of one kind differ by more than what is sought");
   if (with_company > 0)
     judgement.warn("gpu_neighbour",
                    fmt::format("around {} of {} runs {} other process{} had the GPU open", with_company,
@@ -428,7 +435,7 @@ std::string to_text(Clock clock) {
 std::vector<std::string> rule_codes() {
   std::vector<std::string> codes = {"cpu_contended",    "cpu_stolen",    "load_above_cores", "neighbour_busy",
                                     "cgroup_throttled", "memory_short",  "build_running",    "governor",
-                                    "gpu_slowed",       "gpu_neighbour", "gpu_power_capped"};
+                                    "gpu_slowed",       "gpu_neighbour", "several_gpus",     "gpu_power_capped"};
   for (const Clock clock : {Clock::kCpu, Clock::kGpuSm, Clock::kGpuMemory}) {
     for (const char* what : {"_step", "_moved", "_differs_between_arms"}) codes.push_back(clock_word(clock) + what);
     if (clock != Clock::kCpu) codes.push_back(clock_word(clock) + "_cold");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <utility>
@@ -28,7 +29,18 @@ Sampler::Sampler(double rate_hz, Watched watched, const SystemFiles& files)
     : timed_cores_(watched.cores), reader_(std::move(watched), files) {
   if (!(rate_hz > 0)) throw internal_error(fmt::format("a sampler of {} Hz", rate_hz));
   period_ = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(1 / rate_hz));
-  thread_ = std::thread([this] { run(); });
+  // Signals are for the program's own thread: one that the sampler took would not wake it from its wait for a worker.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Sampler::~Sampler() {

@@ -123,6 +123,11 @@ TEST_F(GpuTest, ALibraryThatIsNotNvmlIsRefused) {
   EXPECT_THAT(fault_of([] { (void)Nvml("libm.so.6"); }).what(), HasSubstr("lacks nvmlInit_v2"));
 }
 
+TEST_F(GpuTest, WhatWasFoundIsSaidInALine) {
+  EXPECT_EQ(found_nvml(kLibrary), "NVML of driver 580.1");
+  EXPECT_THAT(found_nvml("libno-such-nvml.so.1"), testing::StartsWith("no NVML (libno-such-nvml.so.1"));
+}
+
 TEST_F(GpuTest, AMissingPermissionIsTheEnvironment) {
   gpu_.add("init denied 1");
   const Error error = fault_of([] { (void)Nvml(kLibrary); });

@@ -204,6 +204,11 @@ const std::vector<Cause>& causes() {
        // Seen by the sampler only: before and after, the GPU rests.
        [](Scene& s) { *s.runs[1].during[4].gpu->event_reasons |= kReasonPowerCap; }},
       {"gpu_neighbour", "1 other process had", [](Scene& s) { s.runs[1].before.gpu->other_processes = 1; }},
+      {"several_gpus", "0000:01:00.0, 0000:02:00.0",
+       [](Scene& s) {
+         for (RunReadings& run : s.runs)
+           if (run.arm == 1) run.before.gpu->pci_bus_id = "0000:02:00.0";
+       }},
       {"gpu_power_capped", "400 W, its default 700 W",
        [](Scene& s) {
          for (RunReadings& run : s.runs) run.before.gpu->power_limit_w = run.after.gpu->power_limit_w = 400;

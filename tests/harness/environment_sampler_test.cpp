@@ -1,9 +1,12 @@
 // The sampler's thread, alone and on things that really happen: a busy process, a build, a clock that steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -91,6 +94,30 @@ TEST(SamplerTest, EndsAtOnceHoweverSlowItsTicks) {
     sampler.follow();
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, 50s);
+}
+
+// A signal to the process goes to any thread that takes it; the one that waits for a worker must be woken by it.
+TEST(SamplerTest, LeavesSignalsToTheProgram) {
+  static std::atomic<pid_t> taken_by{0};
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) { taken_by = static_cast<pid_t>(::syscall(SYS_gettid)); };
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  {
+    Sampler sampler(kFast, {});
+    sampler.follow();
+    sigset_t blocked;
+    sigset_t old;
+    ::sigemptyset(&blocked);
+    ::sigaddset(&blocked, SIGUSR1);
+    ::pthread_sigmask(SIG_BLOCK, &blocked, &old);  // so that only the sampler could take it
+    ::kill(::getpid(), SIGUSR1);
+    std::this_thread::sleep_for(50ms);
+    EXPECT_EQ(taken_by, 0);
+    ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    EXPECT_EQ(taken_by, ::getpid());
+  }
+  ::sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST(SamplerTest, ARateOfNothingIsRefused) {
