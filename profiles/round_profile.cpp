@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -14,6 +16,7 @@
 namespace tare::profiles {
 namespace {
 
+constexpr double kUsPerSecond = 1e6;
 constexpr std::int64_t kWarmRounds = 4;  // a graph is made in the first, clocks rise in the others
 
 void check(const engine::Backend& backend, const RoundProfileSettings& settings) {
@@ -30,7 +33,7 @@ void check(const engine::Backend& backend, const RoundProfileSettings& settings)
 
 std::vector<double> run(DecodeRounds& rounds, std::int64_t count) {
   std::vector<double> us;
-  for (std::int64_t i = 0; i < count; ++i) us.push_back(rounds.run_one() * 1e6);
+  for (std::int64_t i = 0; i < count; ++i) us.push_back(rounds.run_one() * kUsPerSecond);
   return us;
 }
 
@@ -48,6 +51,47 @@ std::string mismatch(const std::vector<std::vector<KernelRecord>>& rounds,
   return {};
 }
 
+// Launches and labels as the backend declares them. What a launch reads of the caches grows with the rounds.
+void label_kernels(RoundProfile& profile, std::vector<engine::LaunchRecord> launches, std::int64_t width) {
+  profile.launches = std::move(launches);
+  profile.unmatched = mismatch(profile.rounds, profile.launches);
+  const bool matched = profile.unmatched.empty();
+  if (!matched) profile.launches = {engine::LaunchRecord{}};
+  for (std::size_t r = 0; r < profile.rounds.size(); ++r) {
+    const std::int64_t context = profile.first_context + static_cast<std::int64_t>(r + 1) * width;
+    std::vector<RecordLabel>& labels = profile.labels.emplace_back();
+    for (std::size_t i = 0; i < profile.rounds[r].size(); ++i) {
+      const std::size_t launch = matched ? i : 0;
+      labels.push_back({launch, profile.launches[launch].bytes_at(context)});
+    }
+  }
+}
+
+// Launches and labels as the collector was told them.
+void label_ops(RoundProfile& profile, KernelRecords& records) {
+  profile.of_ops = true;
+  profile.launches = std::move(records.launches);
+  auto label = records.labels.begin();
+  for (const std::vector<KernelRecord>& round : profile.rounds) {
+    const auto end = label + static_cast<std::ptrdiff_t>(round.size());
+    profile.labels.emplace_back(label, end);
+    label = end;
+  }
+}
+
+void time_and_collect(DecodeRounds& rounds, KernelCollector& collector, std::int64_t count, RoundProfile& profile) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (!collector.pause()) throw internal_error("rounds cannot alternate under a collector that cannot pause");
+    profile.timed_us.push_back(rounds.run_one() * kUsPerSecond);
+    collector.start();
+    profile.profiled_us.push_back(rounds.run_one() * kUsPerSecond);
+  }
+}
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
 }  // namespace
 
 RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings& settings,
@@ -55,36 +99,47 @@ RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings
   check(backend, settings);
   DecodeRounds rounds(backend, settings.context, settings.width, settings.seed);
   RoundProfile profile;
-  constexpr double kUsPerSecond = 1e6;
   profile.prefill_us = rounds.restart() * kUsPerSecond;
   (void)run(rounds, kWarmRounds);
-  profile.timed_us = run(rounds, settings.rounds);
+  if (!settings.alternate) profile.timed_us = run(rounds, settings.rounds);
 
   const std::unique_ptr<KernelCollector> collector = make_collector();
   collector->start();
   (void)run(rounds, kWarmRounds);
   (void)collector->take();
   profile.first_context = backend.frontier();
-  profile.profiled_us = run(rounds, settings.rounds);
+  if (settings.alternate) {
+    time_and_collect(rounds, *collector, settings.rounds, profile);
+  } else {
+    profile.profiled_us = run(rounds, settings.rounds);
+  }
   KernelRecords records = collector->take();
 
   profile.rounds = split_rounds(records, settings.rounds);
   profile.names = std::move(records.names);
-  profile.launches = backend.launches(settings.width);
-  profile.unmatched = mismatch(profile.rounds, profile.launches);
-  if (!profile.unmatched.empty()) profile.launches = {engine::LaunchRecord{}};
-  for (std::size_t i = 0; i < profile.rounds.front().size(); ++i) {
-    const std::size_t launch = profile.unmatched.empty() ? i : 0;
-    profile.labels.push_back({launch, profile.launches[launch].bytes});
+  if (records.labels.empty()) {
+    label_kernels(profile, backend.launches(settings.width), settings.width);
+  } else {
+    label_ops(profile, records);
   }
-  static_cast<RoundTable&>(profile) = make_round_table(profile.rounds, profile.names, profile.launches,
-                                                       [&](std::size_t, std::size_t i) { return profile.labels[i]; });
+  static_cast<RoundTable&>(profile) =
+      make_round_table(profile.rounds, profile.names, profile.launches,
+                       [&](std::size_t r, std::size_t i) { return profile.labels[r][i]; });
   return profile;
 }
 
+double RoundProfile::residual_us() const {
+  return mean(timed_us) - span_us;
+}
+
 std::vector<TraceTrack> profile_tracks(const RoundProfile& profile, std::size_t rounds) {
-  return round_tracks("GPU", std::span(profile.rounds).first(std::min(rounds, profile.rounds.size())), profile.names,
-                      profile.launches, [&](std::size_t, std::size_t i) { return profile.labels[i]; });
+  std::vector<TraceTrack> tracks =
+      round_tracks(profile.of_ops ? "CPU" : "GPU",
+                   std::span(profile.rounds).first(std::min(rounds, profile.rounds.size())), profile.names,
+                   profile.launches, [&](std::size_t r, std::size_t i) { return profile.labels[r][i]; });
+  if (profile.of_ops)
+    for (TraceTrack& track : std::span(tracks).subspan(1)) track.name = "ops";
+  return tracks;
 }
 
 }  // namespace tare::profiles

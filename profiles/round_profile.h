@@ -1,8 +1,10 @@
-// Where the time of a decode round goes on a GPU, kernel by kernel.
+// Where the time of a decode round goes: on a GPU kernel by kernel, on the CPU op by op.
 //
-// Rounds are timed first, without a collector in the process, and then run again under it; the two round times are
-// shown side by side, and nothing is scaled. Kernel times are completion intervals (timeline.h), so that they and the
-// idle time add up to the span from a round's first kernel to its last.
+// On a GPU rounds are timed first, without a collector in the process, and then run again under it; on the CPU timed
+// and profiled rounds take turns, so that drift falls on both. The two round times are shown side by side, and nothing
+// is scaled. Kernel times are completion intervals (timeline.h), so that they and the idle time add up to the span from
+// a round's first kernel to its last. Ops follow one another, so theirs are their durations, and idle is what the host
+// does between them.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +25,7 @@ struct RoundProfileSettings {
   std::int64_t width = 1;     // tokens a round verifies and commits
   std::int64_t rounds = 32;   // timed, and as many profiled
   std::uint64_t seed = 1;     // of the random tokens
+  bool alternate = false;     // timed and profiled rounds take turns; for a collector that can pause
 };
 
 // With the means over the profiled rounds.
@@ -35,11 +38,16 @@ struct RoundProfile : RoundTable {
   std::vector<std::vector<KernelRecord>> rounds;
   std::vector<std::string> names;
   std::vector<engine::LaunchRecord> launches;  // one a kernel of a round; a single empty one when unmatched
-  std::vector<RecordLabel> labels;             // of every kernel of a round
-  std::string unmatched;                       // why records carry no declared launch; empty when they do
+  std::vector<std::vector<RecordLabel>> labels;  // of every kernel of every round
+  bool of_ops = false;                           // of the CPU, not kernels of a GPU
+  std::string unmatched;                         // why records carry no declared launch; empty when they do
+
+  // What of the mean timed round lies outside of the ops or kernels and the time between them; of either sign, for the
+  // two come from different rounds.
+  [[nodiscard]] double residual_us() const;
 };
 
-// The collector is made after the timed rounds. Throws Error (input): settings that do not fit the backend; Error
+// The collector is made after the timed rounds, unless they alternate. Throws Error (input): settings that do not fit the backend; Error
 // (invalid): what split_rounds refuses; what the collector throws.
 [[nodiscard]] RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings& settings,
                                           const std::function<std::unique_ptr<KernelCollector>()>& make_collector);

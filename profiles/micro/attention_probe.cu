@@ -12,6 +12,8 @@
 #include "engine/cuda/attention/attention_kernels.h"
 #include "engine/cuda/device/cuda_check.h"
 #include "profiles/micro/graph_time.h"
+#include "profiles/micro/model_shapes.h"
+#include "profiles/micro/random_numbers.h"
 
 namespace tare::micro {
 namespace {
@@ -20,53 +22,19 @@ using engine::CacheFormat;
 using engine::CudaKeyValueCache;
 using engine::DeviceBuffer;
 
-constexpr engine::CudaAttentionShape kShape{
-    .heads = 24, .kv_heads = 4, .head_dim = 256, .rotary_dim = 64, .eps = 1e-6F};
-constexpr int kRows = (2 * 24 + 2 * 4) * 256;
-constexpr std::int64_t kColumns = 24 * 256;
-constexpr int kHidden = 5120;
+constexpr engine::CudaAttentionShape kShape = kAttention27B;
+constexpr int kRows = kAttentionRows27B;
+constexpr std::int64_t kColumns = kMixed27B;
+constexpr int kHidden = kHidden27B;
 constexpr int kLayers = 16;
 constexpr std::int64_t kCapacity = 131072 + 64;
 constexpr std::size_t kTilesPlace = std::size_t{4} << 20;  // of partial sums, behind the queries of the kernel alone
 constexpr double kReadGbps = 4534;                         // of an H200, measured (ring_probe)
 
-// Random numbers that are finite in every format: E4M3 below 2, the others in [0.5, 2). Zeros would draw less power
-// and run faster.
-struct Bits {
-  std::uint32_t keep;
-  std::uint32_t set;
-};
-constexpr Bits kE4M3{0xBFBFBFBFU, 0};
-constexpr Bits kBF16{0x80FF80FFU, 0x3F003F00U};
-constexpr Bits kFP16{0x80FF80FFU, 0x3C003C00U};
-constexpr Bits kFP32{0x80FFFFFFU, 0x3F000000U};
-
-__global__ void fill_kernel(std::uint32_t* words, std::int64_t count, Bits bits) {
-  for (std::int64_t i = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; i < count;
-       i += std::int64_t{gridDim.x} * blockDim.x) {
-    auto x = static_cast<std::uint32_t>(i) * 2654435761U + 12345U;
-    x ^= x >> 15;
-    x *= 0x2C1B3C6DU;
-    x ^= x >> 12;
-    x *= 0x297A2D39U;
-    x ^= x >> 15;
-    words[i] = (x & bits.keep) | bits.set;
-  }
-}
-void fill(std::byte* data, std::size_t bytes, Bits bits) {
-  fill_kernel<<<1024, 256>>>(reinterpret_cast<std::uint32_t*>(data), static_cast<std::int64_t>(bytes / 4), bits);
-  engine::check_cuda(cudaDeviceSynchronize(), "fill");
-}
-DeviceBuffer random_floats(std::int64_t count) {
-  DeviceBuffer buffer(static_cast<std::size_t>(count) * sizeof(float), "random numbers");
-  fill(buffer.data(), buffer.bytes(), kFP32);
-  return buffer;
-}
 std::unique_ptr<CudaKeyValueCache> random_cache(CacheFormat format, std::int64_t capacity) {
   auto cache = std::make_unique<CudaKeyValueCache>(kShape, format, format, capacity);
-  const Bits bits = format == CacheFormat::kFP8 ? kE4M3 : kBF16;
-  fill(cache->keys(), cache->bytes() / 2, bits);
-  fill(cache->values(), cache->bytes() / 2, bits);
+  fill_random(cache->keys(), cache->bytes() / 2, random_bits_of(format));
+  fill_random(cache->values(), cache->bytes() / 2, random_bits_of(format));
   return cache;
 }
 
@@ -99,7 +67,7 @@ void probe_rounds(const std::string& path, const Inputs& inputs, CacheFormat for
     const DeviceBuffer planes = random_floats(plane_floats(qkv.plan, width) * qkv.plan.most_planes());
     qkv.data = planes.as<float>();
     const DeviceBuffer workspace(kTilesPlace + attention_workspace_bytes(kShape, kCapacity, tokens), "work space");
-    fill(workspace.data(), workspace.bytes(), kFP16);
+    fill_random(workspace.data(), workspace.bytes(), kRandomFP16);
     engine::Operand out{.layout = engine::OperandLayout::kFP16Panels, .width = width, .columns = kColumns};
     const DeviceBuffer operand(static_cast<std::size_t>(operand_bytes(out.layout, kColumns, width)), "operand");
     out.data = operand.data();

@@ -61,6 +61,12 @@ std::size_t l2_bytes() {
   return static_cast<std::size_t>(bytes);
 }
 
+int product_blocks() {
+  int multiprocessors = 0;
+  check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0), "multiprocessors");
+  return 2 * multiprocessors;
+}
+
 double read_rate() {
   static const double rate = [] {
     constexpr int kPasses = 5;
@@ -94,6 +100,8 @@ int main(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   try {
     tare::micro::register_product_benchmarks();
+    tare::micro::register_attention_benchmarks();
+    tare::micro::register_gdn_benchmarks();
     benchmark::RunSpecifiedBenchmarks();
   } catch (const tare::Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());

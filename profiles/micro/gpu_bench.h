@@ -23,7 +23,12 @@ constexpr int kCachesApart = 4;
 void run_graph(benchmark::State& state, const std::function<void(cudaStream_t)>& enqueue, int launches,
                std::size_t bytes);
 
+// Thread blocks of a product as the engine launches it: two an SM.
+[[nodiscard]] int product_blocks();
+
 // One function an area; called before the benchmarks run.
+void register_attention_benchmarks();
+void register_gdn_benchmarks();
 void register_product_benchmarks();
 
 }  // namespace tare::micro

@@ -123,6 +123,8 @@ struct Pass {
     begin(QueryForm::kFP32Rows, {}, launch);
     const std::int64_t rows = static_cast<std::int64_t>(parts) * positions.tokens;
     const AttentionParts partial = parts_after(plain_query_bytes(cache.shape, positions.tokens), rows);
+    CudaLaunch reading = launch;
+    reading.bytes_a_position = static_cast<std::uint64_t>(cache.bytes_a_position());
     launch_attention_plain(parts,
                            {.shape = cache.shape,
                             .queries = reinterpret_cast<const float*>(workspace),
@@ -135,7 +137,7 @@ struct Pass {
                             .one_part = one_part,
                             .parts = partial,
                             .fill = fill},
-                           launch);
+                           reading);
     merge(partial, one_part, launch);
   }
   void merge(const AttentionParts& parts, bool one_part, const CudaLaunch& launch) const {
@@ -222,9 +224,11 @@ void launch_attention_round(const CudaAttentionWeights& weights, const CudaRopeT
   AttentionTilesArguments arguments = pass.tiles(columns);
   arguments.parts = pass.parts_after(column_query_bytes(shape, columns), static_cast<std::int64_t>(parts) * tokens);
   arguments.fill = fill;
+  CudaLaunch reading = launch;
+  reading.bytes_a_position = static_cast<std::uint64_t>(cache.bytes_a_position());
   const bool fp8_keys = cache.key_format == CacheFormat::kFP8;
   (fp8_keys ? launch_attention_tiles_fp8_keys : launch_attention_tiles_bf16_keys)(cache.value_format, parts, arguments,
-                                                                                  launch);
+                                                                                  reading);
   pass.merge(arguments.parts, false, launch);
 }
 

@@ -66,8 +66,8 @@ class CudaKeyValueCache {
 // a chain: token t sees all positions up to its own. The launches append to the cache at those positions. Nothing at or
 // past them is read otherwise. Arithmetic: caches with an FP32 half, and head dimensions other than 256, in FP32; else
 // tensor cores with FP16 queries, softmax weights, keys and values (E4M3 widens exactly, BF16 from 2^-17 to 65504),
-// sums in FP32. A token's bits do not depend on the tokens beside it. Records declare no cache bytes: the context is
-// known on the device only.
+// sums in FP32. A token's bits do not depend on the tokens beside it. The record of the launch that reads the caches
+// declares bytes a position: the context is known on the device only.
 void launch_attention_round(const CudaAttentionWeights& weights, const CudaRopeTable& rope,
                             const CudaKeyValueCache& cache, const ProductResult& qkv, int tokens,
                             std::int64_t context_bound, const RoundControl* control, std::byte* workspace,

@@ -51,7 +51,7 @@ void launch_kernel(const char* name, void (*kernel)(Parameters...), const Launch
   config.attrs = attributes;
   config.numAttrs = count;
   check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
-  if (launch.records != nullptr) launch.records->push_back({name, launch.part, launch.bytes});
+  if (launch.records != nullptr) launch.records->push_back({name, launch.part, launch.bytes, launch.bytes_a_position});
 }
 
 }  // namespace tare::engine

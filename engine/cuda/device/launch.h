@@ -20,6 +20,7 @@ struct CudaLaunch {
   std::vector<LaunchRecord>* records = nullptr;  // each launch adds itself; may be null
   std::string part;                              // copied into its record
   std::uint64_t bytes = 0;                       // likewise
+  std::uint64_t bytes_a_position = 0;            // likewise
 };
 
 }  // namespace tare::engine

@@ -204,7 +204,7 @@ std::vector<std::vector<float>> AttentionCase::planes_of(int position) const {
   std::uint64_t next = 0;
   for (auto& plane : planes) {
     plane.resize(static_cast<std::size_t>(rows()));
-    for (float& value : plane) value = static_cast<float>((random.uniform_at(next++) - 0.5) * 20);
+    for (float& value : plane) value = static_cast<float>((random.uniform_at(next++) - 0.5) * 20) * projection_scale_;
   }
   return planes;
 }

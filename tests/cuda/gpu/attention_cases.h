@@ -24,6 +24,9 @@ class AttentionCase {
   // Turns over the sign of one position's key of one head.
   void corrupt_key(int kv_head, int position);
 
+  // Multiplies all projections from here on.
+  void scale_projections(float factor) { projection_scale_ = factor; }
+
   enum class Results { kPlanes, kRows };
   struct PassOptions {
     Results results = Results::kPlanes;
@@ -71,6 +74,7 @@ class AttentionCase {
 
   CudaAttentionShape shape_;
   std::int64_t slots_ = 0;
+  float projection_scale_ = 1;
   std::vector<float> q_norm_, k_norm_;
   RopeTable rope_;
   DeviceBuffer q_norm_memory_, k_norm_memory_, cosines_, sines_;

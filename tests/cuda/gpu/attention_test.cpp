@@ -166,6 +166,23 @@ TEST_F(Attention, LastSlotOfTheCapacityIsUsable) {
   }
 }
 
+// Appended values beyond what E4M3 holds become its largest number, not infinite and not NaN.
+TEST_F(Attention, FP8ValuesSaturate) {
+  constexpr float kLargestE4M3 = 448;
+  constexpr int kFrontier = 100;
+  constexpr int kTokens = 3;
+  for (const auto results : {AttentionCase::Results::kPlanes, AttentionCase::Results::kRows}) {
+    AttentionCase a_case(k27b, CacheFormat::kFP8, CacheFormat::kFP8, 256);
+    a_case.scale_projections(0x1p12F);
+    const std::vector<float> rows = a_case.projections(kFrontier);
+    const auto values = std::span(rows).last(static_cast<std::size_t>(k27b.kv_heads * k27b.head_dim));
+    ASSERT_GT(*std::max_element(values.begin(), values.end()), kLargestE4M3);
+    a_case.reset_cache(kFrontier);
+    std::ignore = a_case.run_round(kFrontier, kTokens, {.results = results});
+    a_case.expect_cache(kFrontier, kFrontier + kTokens);
+  }
+}
+
 // The control: one key with the wrong sign in a context of 1,000 must show.
 TEST_F(Attention, OneCorruptedKeyIsSeen) {
   for (const CacheFormat format : kFormats) {
