@@ -138,13 +138,13 @@ std::vector<float> CudaGdnCache::state(int pending, int half) const {
       const float* update = updates.data() + (static_cast<std::ptrdiff_t>(token) * shape.value_heads + head) * kGdnHead;
       for (int i = 0; i < kGdnHead; ++i) {
         for (int j = 0; j < kGdnHead; ++j) {
-          float& element = rows[i * kGdnHead + j];
+          float& element = rows[gdn_state_place(i, j)];
           element = std::fma(key[i], update[j], restart ? element * raw : element);
         }
       }
     }
     for (int i = 0; i < shape.dk; ++i) {
-      for (int j = 0; j < shape.dv; ++j) result.push_back(rows[i * kGdnHead + j] * scale);
+      for (int j = 0; j < shape.dv; ++j) result.push_back(rows[gdn_state_place(i, j)] * scale);
     }
   }
   return result;

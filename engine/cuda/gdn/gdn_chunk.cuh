@@ -44,16 +44,15 @@ struct alignas(16) ChunkShared : PassShared<kColumns> {
 template <int kColumns>
 __device__ __forceinline__ void multiply_decays(ChunkShared<kColumns>& shared, float decay, float scale) {
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
-  float product = lane < kBlockTokens ? 1.0F : scale;
-#pragma unroll 2
+  const bool of_pair = lane < kBlockTokens;
+  float* target = of_pair ? &shared.decays[0][lane] : &shared.from_start[0];
+  const int stride = of_pair ? kBlockTokens : 1;
+  float product = of_pair ? 1.0F : scale;
+#pragma unroll
   for (int token = 0; token < kBlockTokens; ++token) {
     const float own = __shfl_sync(~0U, decay, token);
-    if (token > lane || lane >= kBlockTokens) product *= own;
-    if (lane < kBlockTokens) {
-      shared.decays[token][lane] = token >= lane ? product : 0.0F;
-    } else if (lane == kBlockTokens) {
-      shared.from_start[token] = product;
-    }
+    if (token > lane || !of_pair) product *= own;
+    if (lane <= kBlockTokens) target[token * stride] = token >= lane || !of_pair ? product : 0.0F;
   }
 }
 

@@ -153,6 +153,26 @@ __device__ __forceinline__ Incoming incoming_of(const ProductResult& result, con
   return {result.data + plane_place(result.width, channel.row, 0),
           static_cast<int>(plane_floats(result.plan, result.width)), 0, staged};
 }
+// Asks for a line of everything that is read later and hangs on the control or on the preceding grid, so that the trip
+// for the page's place in memory is made now. By a warp.
+__device__ __forceinline__ void touch_pages(const GdnPass& pass) {
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  const GdnMemory& memory = pass.memory;
+  const int half = lane / 4 % 2;
+  const float* place = nullptr;
+  if (lane < 8) {
+    place = lane % 4 == 0   ? memory.keys + half * gdn_key_elements(pass.shape)
+            : lane % 4 == 1 ? memory.updates + half * gdn_update_elements(pass.shape)
+            : lane % 4 == 2 ? memory.decays + half * gdn_decay_elements(pass.shape)
+                            : memory.projections + half * gdn_projection_elements(pass.shape);
+  } else if (lane < 8 + kPlanesAtOnce) {
+    place = pass.qkvz.data;
+    if (pass.qkvz.planes) place += (lane - 8) * plane_floats(pass.qkvz.plan, pass.qkvz.width);
+  } else if (lane == 8 + kPlanesAtOnce) {
+    place = pass.gates.data;
+  }
+  if (place != nullptr) asm volatile("prefetch.global.L2 [%0];" ::"l"(place));
+}
 // Asks for `count` plain rows from `first` on.
 template <class Kernel>
 __device__ __forceinline__ void ask_for_rows(const Incoming& incoming, int first, int count) {

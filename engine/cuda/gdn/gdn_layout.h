@@ -1,7 +1,10 @@
 // Where a GDN layer's memory lies. dk and dv are padded with zeros to kGdnHead, so that one kernel serves every shape.
 // Kernels count its elements in 32 bits.
 //
-//   state        [value head][row of dk][column of dv], FP32 or FP16: S' with S = scale S'
+//   state        [value head][column of dv / 8][row of dk / 64][row % 4][row / 4 % 16][column % 8], FP32 or FP16: S'
+//   with
+//                S = scale S'. So the lanes of a warp, which have rows 4 apart of 8 or 16 columns (gdn_state.cuh), read
+//                and write whole lines.
 //   scales       [value head][half of the columns] FP32. A token multiplies the scale by its decay instead of the
 //                state; when the scale would fall below kGdnLeastScale it is multiplied into S' and starts again at 1.
 //                Zero memory is the state before the first token: the first decay gives 0, S' starts again at 0.
@@ -39,6 +42,10 @@ struct GdnMemory {
   bool narrow_columns = false;
 };
 
+// Within a head.
+[[nodiscard]] constexpr int gdn_state_place(int row, int column) {
+  return (((column / 8 * 2 + row / 64) * 4 + row % 4) * 16 + row / 4 % 16) * 8 + column % 8;
+}
 [[nodiscard]] constexpr std::int64_t gdn_state_elements(const CudaGdnShape& shape) {
   return static_cast<std::int64_t>(shape.value_heads) * kGdnHead * kGdnHead;
 }

@@ -83,18 +83,36 @@ __device__ __forceinline__ void normalise(float (*vectors)[kRowStride], const st
   const auto warp = static_cast<int>(threadIdx.x / kLanes % kRowWarps);
   const std::uint32_t to_peer = kSlices == 2 ? peer_address(vectors, 1 - slice) : 0;
   const std::uint32_t peer_barrier = kSlices == 2 ? peer_address(&rows_barrier, 1 - slice) : 0;
+  constexpr int kTogether = 2;  // tokens whose chains run side by side
 #pragma unroll 1
-  for (int token = warp; token < rows; token += kRowWarps) {
-    float* own = vectors[token] + 4 * lane;
-    float4 x = *reinterpret_cast<const float4*>(own);
-    const float factor = size * rsqrtf(sum_over_warp(dot(x, x)) + kL2NormEps);
-    x = {x.x * factor, x.y * factor, x.z * factor, x.w * factor};
-    if constexpr (kSlices == 2) {
-      send(to_peer + static_cast<std::uint32_t>(token * kRowStride + 4 * lane) * sizeof(float), x, peer_barrier);
+  for (int first = warp; first < rows; first += kTogether * kRowWarps) {
+    float4 x[kTogether];
+    float sums[kTogether];
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      const int token = first + k * kRowWarps;
+      x[k] = {0.0F, 0.0F, 0.0F, 0.0F};
+      if (token < rows) x[k] = *reinterpret_cast<const float4*>(vectors[token] + 4 * lane);
+      sums[k] = dot(x[k], x[k]);
     }
-    *reinterpret_cast<float4*>(own) = x;
-    if (recorded != nullptr && token < count) {
-      *reinterpret_cast<float4*>(recorded + token * recorded_stride + 4 * lane) = x;
+#pragma unroll
+    for (int step = kLanes / 2; step > 0; step /= 2) {
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k) sums[k] += __shfl_xor_sync(~0U, sums[k], step);
+    }
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      const int token = first + k * kRowWarps;
+      if (token >= rows) break;
+      const float factor = size * rsqrtf(sums[k] + kL2NormEps);
+      const float4 y{x[k].x * factor, x[k].y * factor, x[k].z * factor, x[k].w * factor};
+      if constexpr (kSlices == 2) {
+        send(to_peer + static_cast<std::uint32_t>(token * kRowStride + 4 * lane) * sizeof(float), y, peer_barrier);
+      }
+      *reinterpret_cast<float4*>(vectors[token] + 4 * lane) = y;
+      if (recorded != nullptr && token < count) {
+        *reinterpret_cast<float4*>(recorded + token * recorded_stride + 4 * lane) = y;
+      }
     }
   }
 }
@@ -116,8 +134,8 @@ __device__ __forceinline__ void prepare_gates(const GdnPass& pass, typename Kern
     unsigned restarts = 0;
     const Scales own = follow_scale(decay, count, scale, restarts);
     if (lane < kBlockTokens) {
-      const float beta = lane < count ? 1.0F / (1.0F + expf(-inputs.b)) : 0.0F;
-      shared.steps[lane] = {beta, own.raw, 1.0F / own.after, own.after};
+      const float beta = lane < count ? __fdividef(1.0F, 1.0F + expf(-inputs.b)) : 0.0F;
+      shared.steps[lane] = {beta, own.raw, __fdividef(1.0F, own.after), own.after};
     }
     if (lane == 0) {
       shared.scale = scale;

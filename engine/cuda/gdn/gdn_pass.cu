@@ -164,11 +164,14 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
   constexpr int kGroups = kColumns / kOperandGroup;
   extern __shared__ __align__(16) std::byte shared_bytes[];
   auto& shared = *reinterpret_cast<typename K::Shared*>(shared_bytes);
-  ptx::launch_dependents();
+  // Of many tokens, the successor's ring of weights would be ahead of this kernel's state and planes.
+  const bool starts_successor_late = pass.tokens > kFewTokens;
+  if (!starts_successor_late) ptx::launch_dependents();
 
   const CudaGdnShape& shape = pass.shape;
   const int work_blocks = shape.value_heads * kSlices;
   if (static_cast<int>(blockIdx.x) >= work_blocks) {
+    if (starts_successor_late) ptx::launch_dependents();
     fill_l2(pass.fill, static_cast<int>(blockIdx.x) - work_blocks);
     ptx::wait_for_preceding_grid();
     return;
@@ -185,7 +188,7 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
   const int half = pass.control->half;
 
   // What does not hang on the control is asked for, and found, while that is on its way.
-  const int slice_place = head * kGdnHead * kGdnHead + slice * kColumns;
+  const int slice_place = (head * kGdnHead + slice * kColumns) * kGdnHead;
   typename K::Tile state;
   state.load(memory.state, slice_place, memory.half_state);
   const float past_scale = memory.scales[head * kGdnScaleCopies + slice * (kGdnScaleCopies / kSlices)];
@@ -204,6 +207,7 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
     norm[group].x = column < shape.dv ? pass.weights.norm[column] : 0.0F;
     norm[group].y = column + 1 < shape.dv ? pass.weights.norm[column + 1] : 0.0F;
   }
+  if (warp == K::kWarps - 1) touch_pages(pass);
   if (kSlices == 2 && thread == 0) {
     make_barrier(shared.rows_barrier);
     make_barrier(shared.sums_barrier);
@@ -258,6 +262,7 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
         pass, channel, incoming, taps, past, first, count, rows, target, target_stride,
         pass.absorb || !channel.records ? nullptr : memory.projections + projection_place(shape, half, first, channel));
     __syncthreads();
+    if (starts_successor_late && first == 0) ptx::launch_dependents();
     const int next = first + kBlockTokens;
     const bool more = next < pass.tokens;
     GateInputs gates;

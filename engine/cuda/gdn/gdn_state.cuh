@@ -91,6 +91,7 @@ struct StateTile {
   float s[kRows][kOwnColumns];
   int first_row;
   int first_column;  // within the slice
+  int first_place;   // of this thread's elements in memory (gdn_layout.h), within the slice
 
   __device__ __forceinline__ StateTile() {
     const auto warp = static_cast<int>(threadIdx.x / kLanes);
@@ -98,26 +99,28 @@ struct StateTile {
     if constexpr (kRecurrent) {
       first_row = 4 * (lane % 16);
       first_column = 8 * warp + 4 * (lane / 16);
+      first_place = gdn_state_place(0, 8 * warp) + lane % 16 * 8 + lane / 16 * 4;
     } else {
       first_row = 64 * (warp / (kColumns / 16)) + 4 * (lane % 4);
       first_column = 16 * (warp % (kColumns / 16)) + 2 * (lane / 4);
+      first_place = gdn_state_place(first_row / 64 * 64, first_column / 8 * 8) + lane % 4 * 8 + lane / 4 % 4 * 2;
     }
   }
-  // From a thread's first row to its row i.
-  [[nodiscard]] static constexpr int row_step(int i) {
-    return i / 4 * kQuadStep + (kRecurrent ? i % 4 : i % 2 * 2 + i % 4 / 2);
+  // From a thread's first place to that of its row i.
+  [[nodiscard]] static constexpr int place_step(int i) {
+    return gdn_state_place(i / 4 * kQuadStep + (kRecurrent ? i % 4 : i % 2 * 2 + i % 4 / 2), 0);
   }
 
   // `slice` is the first element of this block's columns.
   __device__ __forceinline__ void load(const void* state, int slice, bool halves) {
-    const int first = slice + first_row * kGdnHead + first_column;
+    const int first = slice + first_place;
     if (halves) {
       const __half* source = static_cast<const __half*>(state) + first;
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
 #pragma unroll
         for (int c = 0; c < kOwnColumns; c += 2) {
-          set_pair(i, c, __half22float2(*reinterpret_cast<const __half2*>(source + row_step(i) * kGdnHead + c)));
+          set_pair(i, c, __half22float2(*reinterpret_cast<const __half2*>(source + place_step(i) + c)));
         }
       }
     } else {
@@ -125,24 +128,24 @@ struct StateTile {
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         if constexpr (kRecurrent) {
-          const float4 four = *reinterpret_cast<const float4*>(source + row_step(i) * kGdnHead);
+          const float4 four = *reinterpret_cast<const float4*>(source + place_step(i));
           set_pair(i, 0, {four.x, four.y});
           set_pair(i, 2, {four.z, four.w});
         } else {
-          set_pair(i, 0, *reinterpret_cast<const float2*>(source + row_step(i) * kGdnHead));
+          set_pair(i, 0, *reinterpret_cast<const float2*>(source + place_step(i)));
         }
       }
     }
   }
   __device__ __forceinline__ void store(void* state, int slice, bool halves) const {
-    const int first = slice + first_row * kGdnHead + first_column;
+    const int first = slice + first_place;
     if (halves) {
       __half* target = static_cast<__half*>(state) + first;
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
 #pragma unroll
         for (int c = 0; c < kOwnColumns; c += 2) {
-          *reinterpret_cast<__half2*>(target + row_step(i) * kGdnHead + c) = __floats2half2_rn(s[i][c], s[i][c + 1]);
+          *reinterpret_cast<__half2*>(target + place_step(i) + c) = __floats2half2_rn(s[i][c], s[i][c + 1]);
         }
       }
     } else {
@@ -150,9 +153,9 @@ struct StateTile {
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         if constexpr (kRecurrent) {
-          *reinterpret_cast<float4*>(target + row_step(i) * kGdnHead) = {s[i][0], s[i][1], s[i][2], s[i][3]};
+          *reinterpret_cast<float4*>(target + place_step(i)) = {s[i][0], s[i][1], s[i][2], s[i][3]};
         } else {
-          *reinterpret_cast<float2*>(target + row_step(i) * kGdnHead) = {s[i][0], s[i][1]};
+          *reinterpret_cast<float2*>(target + place_step(i)) = {s[i][0], s[i][1]};
         }
       }
     }
