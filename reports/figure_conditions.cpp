@@ -127,6 +127,7 @@ Plot conditions_plot(const Findings& findings) {
       "The machine during every counted run, in order of start. A clock, a temperature or a neighbour that moves with "
       "the arm is part of the effect. Dashed lines part the blocks.";
   std::vector<std::string> headings;
+  headings.reserve(quantities.size());
   for (const Quantity& quantity : quantities) headings.push_back(quantity.heading);
   plot.description =
       fmt::format("{} runs; panels: {}", count_text(findings.conditions.runs.size()), join(headings, "; "));

@@ -160,6 +160,7 @@ std::vector<GpuFacts> gpus_of(const Gathered& gathered) {
   std::map<std::string, GpuFacts> by_id;
   for (const GpuRecord& gpu : gathered.gpus) by_id[gpu.facts.pci_bus_id] = gpu.facts;
   std::vector<GpuFacts> gpus;
+  gpus.reserve(by_id.size());
   for (auto& [id, facts] : by_id) gpus.push_back(std::move(facts));
   return gpus;
 }

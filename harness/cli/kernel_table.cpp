@@ -36,7 +36,8 @@ Json kernel_rows_json(const profiles::RoundTable& table) {
   return rows;
 }
 
-void print_kernel_table(const profiles::RoundTable& table, const std::string& span_words) {
+void print_kernel_table(const profiles::RoundTable& table, const std::string& span_words,
+                        const std::string& idle_words) {
   fmt::print("{:>10} {:>7} {:>10} {:>8} {:>7}  {}\n", "us/round", "calls", "MB/round", "GB/s", "share", "what");
   for (const profiles::KernelRow& row : table.rows) {
     const bool known = row.declared_bytes > 0;
@@ -44,8 +45,8 @@ void print_kernel_table(const profiles::RoundTable& table, const std::string& sp
                known ? fmt::format("{:.2f}", row.declared_bytes / kBytesPerMb) : "-",
                known ? fmt::format("{:.0f}", rate_gbps(row)) : "-", row.us / table.span_us * kPercent, name_of(row));
   }
-  fmt::print("{:10.2f} {:>7} {:>10} {:>8} {:6.1f}%  idle between kernels\n", table.idle_us, "", "", "",
-             table.idle_us / table.span_us * kPercent);
+  fmt::print("{:10.2f} {:>7} {:>10} {:>8} {:6.1f}%  {}\n", table.idle_us, "", "", "",
+             table.idle_us / table.span_us * kPercent, idle_words);
   fmt::print("{:10.2f} {:7.1f} {:>10} {:>8} {:>7}  {}\n", table.span_us, table.kernels, "", "", "", span_words);
 }
 

@@ -11,7 +11,8 @@ namespace tare::harness {
 // One object a row.
 [[nodiscard]] Json kernel_rows_json(const profiles::RoundTable& table);
 
-// Rows, idle time and span, in microseconds a round. `span_words` says what the span is of.
-void print_kernel_table(const profiles::RoundTable& table, const std::string& span_words);
+// Rows, idle time and span, in microseconds a round. The words say what span and idle time are of.
+void print_kernel_table(const profiles::RoundTable& table, const std::string& span_words,
+                        const std::string& idle_words = "idle between kernels");
 
 }  // namespace tare::harness

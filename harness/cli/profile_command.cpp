@@ -11,6 +11,7 @@
 #include "harness/cli/trace_arguments.h"
 #include "profiles/round_profile.h"
 #include "profiles/timeline/cupti_collector.h"
+#include "profiles/timeline/op_collector.h"
 #include "stats/quantiles.h"
 
 namespace tare::harness {
@@ -26,6 +27,11 @@ struct Arguments {
   bool json = false;
 };
 
+// Of the median round, as a share of it.
+double collector_cost(const profiles::RoundProfile& profile) {
+  return stats::quantile(profile.profiled_us, kHalf) / stats::quantile(profile.timed_us, kHalf) - 1;
+}
+
 Json to_json(const profiles::RoundProfile& profile, const profiles::RoundProfileSettings& settings,
              const engine::Backend& backend) {
   return {{"width", settings.width},
@@ -38,6 +44,8 @@ Json to_json(const profiles::RoundProfile& profile, const profiles::RoundProfile
           {"span_us", profile.span_us},
           {"idle_us", profile.idle_us},
           {"idle_share", profile.idle_us / profile.span_us},
+          {"residual_us", profile.residual_us()},
+          {"collector_cost", collector_cost(profile)},
           {"kernels_per_round", profile.rounds.front().size()},
           {"records", profile.records},
           {"unmatched", profile.unmatched},
@@ -51,23 +59,30 @@ Json to_json(const profiles::RoundProfile& profile, const profiles::RoundProfile
 void print(const profiles::RoundProfile& profile, const profiles::RoundProfileSettings& settings) {
   const double round_us = stats::quantile(profile.timed_us, kHalf);
   const double profiled_us = stats::quantile(profile.profiled_us, kHalf);
-  print_kernel_table(profile, "first kernel to last, under the collector");
+  if (profile.of_ops) {
+    print_kernel_table(profile, "first op to last, under the collector", "host, between ops");
+  } else {
+    print_kernel_table(profile, "first kernel to last, under the collector");
+  }
   fmt::print("\n");
   fmt::print(
       "round {:.1f} us (median of {}, {} tokens wide, {} in the caches), {:.1f} us under the collector ({:+.1f} %)\n",
       round_us, settings.rounds, settings.width, profile.first_context, profiled_us,
-      (profiled_us / round_us - 1) * kPercent);
+      collector_cost(profile) * kPercent);
+  fmt::print("{:+.1f} us of the mean timed round are outside of that span\n", profile.residual_us());
   fmt::print("prefill of {} tokens {:.2f} ms\n", settings.context, profile.prefill_us / 1e3);
   if (!profile.unmatched.empty()) fmt::print("kernels carry no bytes: {}\n", profile.unmatched);
 }
 
 int profile(const Arguments& arguments) {
   const engine::EngineOptions options = arguments.model.options();
-  if (options.backend != engine::BackendKind::kCuda)
-    throw input_error("backend", "is cpu, which launches no kernels to record", "--set backend=cuda");
   const OpenModel opened = open_model(arguments.model.model, options);
+  profiles::RoundProfileSettings settings = arguments.settings;
+  settings.alternate = options.backend == engine::BackendKind::kCpu;
   const profiles::RoundProfile result =
-      profiles::profile_rounds(*opened.backend, arguments.settings, profiles::make_cupti_collector);
+      profiles::profile_rounds(*opened.backend, settings, [&]() -> std::unique_ptr<profiles::KernelCollector> {
+        return settings.alternate ? profiles::make_op_collector(*opened.backend) : profiles::make_cupti_collector();
+      });
   if (arguments.json) {
     fmt::print("{}\n", to_json(result, arguments.settings, *opened.backend).dump(2));
   } else {
@@ -86,7 +101,7 @@ int profile(const Arguments& arguments) {
 
 void add_profile_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("profile", "where a round's time goes on a GPU, kernel by kernel");
+  CLI::App* command = app.add_subcommand("profile", "where a round's time goes, kernel by kernel or op by op");
   arguments->model.add_to(*command);
   command->add_option("--prompt-tokens", arguments->settings.context, "random tokens in the caches at the start")
       ->capture_default_str();
@@ -96,9 +111,10 @@ void add_profile_command(CLI::App& app, Chosen& chosen) {
       ->capture_default_str();
   command->add_option("--seed", arguments->settings.seed, "of the random tokens")->capture_default_str();
   arguments->trace.add_to(*command);
-  command->add_flag("--json", arguments->json, "every kernel and every round as JSON");
+  command->add_flag("--json", arguments->json, "every kernel or op and every round as JSON");
   command->footer(
-      "Example: tare profile --model 'synthetic:27b?seed=1' --set backend=cuda --set weights.format=q4 --width 16");
+      "Examples: tare profile --model models/embedded --set weights.format=q4\n"
+      "          tare profile --model 'synthetic:27b?seed=1' --set backend=cuda --set weights.format=q4 --width 16");
   command->callback([arguments, &chosen] { chosen.action = [arguments] { return profile(*arguments); }; });
 }
 

@@ -85,6 +85,7 @@ std::string running_builds(std::span<const ProcessEntry> processes, std::span<co
   for (const ProcessEntry& process : processes)
     if (is_build_tool(process.name) && !is_ours(process, worker_groups)) ++counts[process.name];
   std::vector<std::string> parts;
+  parts.reserve(counts.size());
   for (const auto& [name, count] : counts) parts.push_back(count == 1 ? name : fmt::format("{} {}", count, name));
   return join(parts, ", ");
 }
