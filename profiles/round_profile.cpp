@@ -133,10 +133,9 @@ double RoundProfile::residual_us() const {
 }
 
 std::vector<TraceTrack> profile_tracks(const RoundProfile& profile, std::size_t rounds) {
-  std::vector<TraceTrack> tracks =
-      round_tracks(profile.of_ops ? "CPU" : "GPU",
-                   std::span(profile.rounds).first(std::min(rounds, profile.rounds.size())), profile.names,
-                   profile.launches, [&](std::size_t r, std::size_t i) { return profile.labels[r][i]; });
+  std::vector<TraceTrack> tracks = round_tracks(
+      profile.of_ops ? "CPU" : "GPU", std::span(profile.rounds).first(std::min(rounds, profile.rounds.size())),
+      profile.names, profile.launches, [&](std::size_t r, std::size_t i) { return profile.labels[r][i]; });
   if (profile.of_ops)
     for (TraceTrack& track : std::span(tracks).subspan(1)) track.name = "ops";
   return tracks;

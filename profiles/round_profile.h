@@ -37,7 +37,7 @@ struct RoundProfile : RoundTable {
   // The profiled rounds themselves, kernels in order; names and launches as make_round_table takes them.
   std::vector<std::vector<KernelRecord>> rounds;
   std::vector<std::string> names;
-  std::vector<engine::LaunchRecord> launches;  // one a kernel of a round; a single empty one when unmatched
+  std::vector<engine::LaunchRecord> launches;    // one a kernel of a round; a single empty one when unmatched
   std::vector<std::vector<RecordLabel>> labels;  // of every kernel of every round
   bool of_ops = false;                           // of the CPU, not kernels of a GPU
   std::string unmatched;                         // why records carry no declared launch; empty when they do
@@ -47,8 +47,8 @@ struct RoundProfile : RoundTable {
   [[nodiscard]] double residual_us() const;
 };
 
-// The collector is made after the timed rounds, unless they alternate. Throws Error (input): settings that do not fit the backend; Error
-// (invalid): what split_rounds refuses; what the collector throws.
+// The collector is made after the timed rounds, unless they alternate. Throws Error (input): settings that do not fit
+// the backend; Error (invalid): what split_rounds refuses; what the collector throws.
 [[nodiscard]] RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings& settings,
                                           const std::function<std::unique_ptr<KernelCollector>()>& make_collector);
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/backend/collector.h"
 #include "engine/backend/launch_record.h"
 #include "engine/backend/options.h"
 #include "engine/backend/weight_inventory.h"
@@ -77,6 +78,11 @@ class Backend {
   // The kernels of a round of `width` tokens, in the order of their stream, as the last such round launched them; empty
   // when there was none yet, or when this backend launches no kernels.
   [[nodiscard]] virtual std::vector<LaunchRecord> launches(std::int64_t width) const = 0;
+
+  // From here on every pass tells `collector` its ops, until another or null is set; the collector outlives that.
+  // Returns false, and does nothing, when this backend's work is not done by the calling threads (a GPU's kernels are
+  // recorded by its driver).
+  [[nodiscard]] virtual bool set_collector(Collector* collector) { return collector == nullptr; }
 
   // What runs: {"backend": "cpu", "instruction_set": "AVX3_DL", "threads": 2, ...}, for records.
   [[nodiscard]] virtual Json description() const = 0;

@@ -8,11 +8,19 @@
 
 namespace tare::engine {
 
-void ForwardPass::run_attention(const AttentionWeights& weights, KvCache& cache, std::int64_t position) {
+void ForwardPass::run_attention(const AttentionWeights& weights, const LayerOps& ops, KvCache& cache,
+                                std::int64_t position) {
   const Product products[] = {
       {&weights.q.matrix, &query_and_gate_}, {&weights.k.matrix, &key_}, {&weights.v.matrix, &value_}};
-  multiply(products, normed_);
+  multiply(products, normed_, ops.in);
+  {
+    const OpScope scope(collector_, ops.mixing, mixing_bytes(cache, position, tokens_));
+    mix_attention(weights, cache, position);
+  }
+  multiply_into_residual(weights.out.matrix, mixed_attention_, ops.out);
+}
 
+void ForwardPass::mix_attention(const AttentionWeights& weights, KvCache& cache, std::int64_t position) {
   const auto store = [&](std::int64_t token, ThreadSpace& space) {
     store_keys_and_values(weights, cache, position, token, space);
   };
@@ -43,7 +51,6 @@ void ForwardPass::run_attention(const AttentionWeights& weights, KvCache& cache,
     }
   });
   for_tokens(tokens_, [&](std::int64_t token) { mixed_attention_.quantize(token, kernels_.vectors); });
-  multiply_into_residual(weights.out.matrix, mixed_attention_);
 }
 
 void ForwardPass::store_keys_and_values(const AttentionWeights& weights, KvCache& cache, std::int64_t position,

@@ -63,6 +63,11 @@ std::uint64_t ConvolutionColumns::resident_bytes() const {
   return static_cast<std::uint64_t>(past_ * stride_ * element_bytes);
 }
 
+std::uint64_t ConvolutionColumns::bytes_written(std::int64_t tokens) const {
+  if (past_ == 0) return 0;  // a convolution of one tap
+  return resident_bytes() / static_cast<std::uint64_t>(past_) * static_cast<std::uint64_t>(std::min(tokens, past_));
+}
+
 std::vector<float> ConvolutionColumns::column(std::int64_t age) const {
   const std::int64_t row = (oldest_ + past_ - age) % past_;
   std::vector<float> result(static_cast<std::size_t>(channels_));

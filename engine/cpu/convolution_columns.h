@@ -26,8 +26,10 @@ class ConvolutionColumns {
   void absorb(const RowBuffer& projected, std::int64_t count, const VectorKernels& kernels);
 
   [[nodiscard]] std::int64_t taps() const { return taps_; }
-  // Bytes read in a pass (all columns) and written (one a token, at most all).
+  // Bytes read in a pass: all columns.
   [[nodiscard]] std::uint64_t resident_bytes() const;
+  // Bytes that absorbing `tokens` tokens writes: a column each, at most all.
+  [[nodiscard]] std::uint64_t bytes_written(std::int64_t tokens) const;
   [[nodiscard]] CacheFormat format() const { return format_; }
   // Column `age` back (1 is the newest), as stored. For tests.
   [[nodiscard]] std::vector<float> column(std::int64_t age) const;

@@ -10,6 +10,7 @@
 #include "engine/backend/sequence_checks.h"
 #include "engine/cpu/forward_pass.h"
 #include "engine/cpu/inventory.h"
+#include "engine/cpu/pass_ops.h"
 
 namespace tare::engine {
 namespace {
@@ -51,9 +52,10 @@ class CpuBackend final : public Backend {
         kernels_(select_kernels(options_.cpu.instruction_set)),
         pool_(options_.cpu.threads > 0 ? static_cast<int>(options_.cpu.threads) : usable_threads()),
         weights_(load_model_weights(checkpoint, options_, pool_)),
+        ops_(make_pass_ops(config_, weights_)),
         unread_(unread_tensors(checkpoint)),
         layers_(make_layer_states(config_, options_, capacity_)),
-        forward_(config_, options_, weights_, kernels_, pool_, capacity_) {}
+        forward_(config_, options_, weights_, ops_, kernels_, pool_, capacity_) {}
 
   const ModelConfig& config() const override { return config_; }
   const EngineOptions& options() const override { return options_; }
@@ -92,7 +94,10 @@ class CpuBackend final : public Backend {
     compute_logits(0, count, frontier_, logits_.data());
     const auto vocab = static_cast<std::size_t>(config_.vocab_size);
     best_.resize(tokens.size());
-    for (std::size_t i = 0; i < tokens.size(); ++i) best_[i] = argmax({logits_.data() + i * vocab, vocab});
+    {
+      const OpScope scope(collector_, ops_.greedy);
+      for (std::size_t i = 0; i < tokens.size(); ++i) best_[i] = argmax({logits_.data() + i * vocab, vocab});
+    }
     VerifyOutput output{best_, {}, {}};
     if (request.logits) output.logits = {logits_.data(), tokens.size() * vocab};
     if (request.hidden) {
@@ -107,8 +112,9 @@ class CpuBackend final : public Backend {
   void commit(int count) override {
     if (count < 0 || count > verified_)
       throw internal_error(fmt::format("commit of {} tokens after a verify of {}", count, verified_));
-    for (LayerState& layer : layers_)
-      if (layer.gdn) {
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      if (LayerState& layer = layers_[i]; layer.gdn) {
+        const OpScope scope(collector_, ops_.layers[i].commit, layer.gdn->columns.bytes_written(count));
         layer.gdn->columns.absorb(layer.gdn->verified, count, kernels_.vectors);
         layer.gdn->recurrence.commit(kernels_, count, pool_);
       }
@@ -128,6 +134,12 @@ class CpuBackend final : public Backend {
 
   std::vector<LaunchRecord> launches(std::int64_t) const override { return {}; }
 
+  bool set_collector(Collector* collector) override {
+    collector_ = collector;
+    forward_.set_collector(collector);
+    return true;
+  }
+
   Json description() const override {
     return {{"backend", "cpu"},
             {"instruction_set", kernels_.instruction_set},
@@ -143,9 +155,11 @@ class CpuBackend final : public Backend {
   Kernels kernels_;
   ThreadPool pool_;
   ModelWeights weights_;
+  PassOps ops_;
   std::vector<UnreadTensor> unread_;
   std::vector<LayerState> layers_;
   ForwardPass forward_;
+  Collector* collector_ = nullptr;
   AlignedBuffer<float> logits_;
   AlignedBuffer<float> hidden_;
   std::vector<std::int32_t> best_;

@@ -29,9 +29,10 @@ ForwardPass::ThreadSpace::ThreadSpace(const ModelConfig& config, std::int64_t ca
 }
 
 ForwardPass::ForwardPass(const ModelConfig& config, const EngineOptions& options, const ModelWeights& weights,
-                         const Kernels& kernels, ThreadPool& pool, std::int64_t capacity)
+                         const PassOps& ops, const Kernels& kernels, ThreadPool& pool, std::int64_t capacity)
     : config_(config),
       weights_(weights),
+      ops_(ops),
       kernels_(kernels),
       pool_(pool),
       rope_(capacity, config.rotary_dim, config.rope_theta),
@@ -69,6 +70,7 @@ void ForwardPass::for_tokens(std::int64_t tokens, const std::function<void(std::
 }
 
 void ForwardPass::embed(std::span<const std::int32_t> tokens) {
+  const OpScope scope(collector_, ops_.embed, embedding_bytes(config_, tokens_));
   for_tokens(tokens_, [&](std::int64_t token) {
     const std::uint16_t* row =
         weights_.embedding.data() + tokens[static_cast<std::size_t>(token)] * config_.hidden_size;
@@ -76,14 +78,16 @@ void ForwardPass::embed(std::span<const std::int32_t> tokens) {
   });
 }
 
-void ForwardPass::norm_into(InputRows& out, const AlignedBuffer<float>& gain) {
+void ForwardPass::norm_into(InputRows& out, const AlignedBuffer<float>& gain, const LaunchRecord& op) {
+  const OpScope scope(collector_, op);
   for_tokens(tokens_, [&](std::int64_t token) {
     kernels_.vectors.rms_norm(x_.row(token), gain.data(), config_.hidden_size, config_.rms_norm_eps, out.row(token));
     out.quantize(token, kernels_.vectors);
   });
 }
 
-void ForwardPass::multiply(std::span<const Product> products, const InputRows& input) {
+void ForwardPass::multiply(std::span<const Product> products, const InputRows& input, const LaunchRecord& op) {
+  const OpScope scope(collector_, op);
   std::int64_t panels = 0;
   for (const Product& product : products) panels += product.matrix->panels();
   const ActivationRows rows = input.view(tokens_);
@@ -99,7 +103,8 @@ void ForwardPass::multiply(std::span<const Product> products, const InputRows& i
   });
 }
 
-void ForwardPass::multiply_into_residual(const PackedMatrix& matrix, const InputRows& input) {
+void ForwardPass::multiply_into_residual(const PackedMatrix& matrix, const InputRows& input, const LaunchRecord& op) {
+  const OpScope scope(collector_, op);
   const ActivationRows rows = input.view(tokens_);
   pool_.parallel_for(static_cast<std::size_t>(matrix.panels()), 1, [&](int, std::size_t begin, std::size_t end) {
     const auto first = static_cast<std::int64_t>(begin);
@@ -111,8 +116,16 @@ void ForwardPass::multiply_into_residual(const PackedMatrix& matrix, const Input
   });
 }
 
-void ForwardPass::run_mlp(const LayerWeights& weights) {
-  norm_into(normed_, weights.post_norm);
+void ForwardPass::run_mlp(const LayerWeights& weights, const LayerOps& ops) {
+  norm_into(normed_, weights.post_norm, ops.post_norm);
+  {
+    const OpScope scope(collector_, ops.gate_up);
+    multiply_gate_and_up(weights);
+  }
+  multiply_into_residual(weights.down.matrix, activated_, ops.down);
+}
+
+void ForwardPass::multiply_gate_and_up(const LayerWeights& weights) {
   const ActivationRows rows = normed_.view(tokens_);
   const std::int64_t panels = weights.gate.matrix.panels();
   // Shares are whole blocks of 64 rows, so that each thread can also encode what it made.
@@ -130,7 +143,6 @@ void ForwardPass::run_mlp(const LayerWeights& weights) {
       activated_.quantize(token, first, round_up(last, kRowPadding), kernels_.vectors);
     }
   });
-  multiply_into_residual(weights.down.matrix, activated_);
 }
 
 void ForwardPass::capture(const Pass& pass, std::size_t index) const {
@@ -146,15 +158,16 @@ void ForwardPass::run(const Pass& pass, std::vector<LayerState>& layers) {
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
     capture(pass, layer);
     const LayerWeights& weights = weights_.layers[layer];
-    norm_into(normed_, weights.input_norm);
+    const LayerOps& ops = ops_.layers[layer];
+    norm_into(normed_, weights.input_norm, ops.input_norm);
     if (weights.gdn) {
-      run_gdn(*weights.gdn, *layers[layer].gdn, pass.mode);
+      run_gdn(*weights.gdn, ops, *layers[layer].gdn, pass);
     } else {
-      run_attention(*weights.attention, *layers[layer].attention, pass.position);
+      run_attention(*weights.attention, ops, *layers[layer].attention, pass.position);
     }
-    run_mlp(weights);
+    run_mlp(weights, ops);
   }
-  norm_into(final_, weights_.final_norm);
+  norm_into(final_, weights_.final_norm, ops_.final_norm);
   if (layers.size() < pass.hidden.size() && !pass.hidden[layers.size()].empty())
     copy_hidden(0, tokens_, pass.hidden[layers.size()].data());
 }
@@ -166,6 +179,7 @@ void ForwardPass::copy_hidden(std::int64_t begin, std::int64_t end, float* out) 
 }
 
 std::int64_t ForwardPass::logits(std::int64_t begin, std::int64_t end, float* out) {
+  const OpScope scope(collector_, ops_.head);
   const PackedMatrix& head = weights_.head.matrix;
   const std::int64_t vocab = config_.vocab_size;
   const std::int64_t count = end - begin;

@@ -11,9 +11,11 @@
 
 #include "base/thread_pool.h"
 #include "engine/backend/backend.h"
+#include "engine/backend/collector.h"
 #include "engine/backend/rope.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/model_weights.h"
+#include "engine/cpu/pass_ops.h"
 #include "engine/cpu/row_buffer.h"
 #include "engine/cpu/sequence_state.h"
 
@@ -29,9 +31,11 @@ struct Pass {
 
 class ForwardPass {
  public:
-  ForwardPass(const ModelConfig& config, const EngineOptions& options, const ModelWeights& weights,
+  ForwardPass(const ModelConfig& config, const EngineOptions& options, const ModelWeights& weights, const PassOps& ops,
               const Kernels& kernels, ThreadPool& pool, std::int64_t capacity);
 
+  // Told the ops of every pass; null: nobody.
+  void set_collector(Collector* collector) { collector_ = collector; }
   // Runs the layers and the final norm. After it, final_hidden and logits can be asked for.
   void run(const Pass& pass, std::vector<LayerState>& layers);
   // H of the last run's tokens [begin, end), rows of hidden_size, into `out`.
@@ -57,10 +61,12 @@ class ForwardPass {
 
   const ModelConfig& config_;
   const ModelWeights& weights_;
+  const PassOps& ops_;
   const Kernels& kernels_;
   ThreadPool& pool_;
   RopeTable rope_;
   std::vector<ThreadSpace> spaces_;
+  Collector* collector_ = nullptr;
   std::int64_t tokens_ = 0;
   RowBuffer x_;  // residual stream
   InputRows normed_;
@@ -73,17 +79,20 @@ class ForwardPass {
   void reserve(std::int64_t tokens);
   void embed(std::span<const std::int32_t> tokens);
   void for_tokens(std::int64_t tokens, const std::function<void(std::int64_t)>& body);
-  void norm_into(InputRows& out, const AlignedBuffer<float>& gain);
-  void multiply(std::span<const Product> products, const InputRows& input);
-  void multiply_into_residual(const PackedMatrix& matrix, const InputRows& input);
-  void run_gdn(const GdnWeights& weights, GdnLayerState& state, PassMode mode);
+  void norm_into(InputRows& out, const AlignedBuffer<float>& gain, const LaunchRecord& op);
+  void multiply(std::span<const Product> products, const InputRows& input, const LaunchRecord& op);
+  void multiply_into_residual(const PackedMatrix& matrix, const InputRows& input, const LaunchRecord& op);
+  void run_gdn(const GdnWeights& weights, const LayerOps& ops, GdnLayerState& state, const Pass& pass);
+  void mix_gdn(const GdnWeights& weights, GdnLayerState& state, const RowBuffer& projected, PassMode mode);
   void run_gdn_head(const GdnWeights& weights, GdnLayerState& state, std::int64_t head, ThreadSpace& space);
-  void run_attention(const AttentionWeights& weights, KvCache& cache, std::int64_t position);
+  void run_attention(const AttentionWeights& weights, const LayerOps& ops, KvCache& cache, std::int64_t position);
+  void mix_attention(const AttentionWeights& weights, KvCache& cache, std::int64_t position);
   void store_keys_and_values(const AttentionWeights& weights, KvCache& cache, std::int64_t position, std::int64_t token,
                              ThreadSpace& space);
   void run_attention_heads(const AttentionWeights& weights, const KvCache& cache, std::int64_t position,
                            std::int64_t first_head, std::int64_t head_count, std::int64_t token, ThreadSpace& space);
-  void run_mlp(const LayerWeights& weights);
+  void run_mlp(const LayerWeights& weights, const LayerOps& ops);
+  void multiply_gate_and_up(const LayerWeights& weights);
   void capture(const Pass& pass, std::size_t index) const;
 };
 

@@ -19,13 +19,23 @@ double softplus(double x) {
 
 }  // namespace
 
-void ForwardPass::run_gdn(const GdnWeights& weights, GdnLayerState& state, PassMode mode) {
-  RowBuffer& projected = mode == PassMode::kVerify ? state.verified : projected_;
+void ForwardPass::run_gdn(const GdnWeights& weights, const LayerOps& ops, GdnLayerState& state, const Pass& pass) {
+  const bool absorbs = pass.mode == PassMode::kAbsorb;
+  RowBuffer& projected = absorbs ? projected_ : state.verified;
   projected.reserve(tokens_);
   const Product products[] = {
       {&weights.qkv.matrix, &projected}, {&weights.z.matrix, &z_}, {&weights.beta_and_decay.matrix, &beta_and_decay_}};
-  multiply(products, normed_);
+  multiply(products, normed_, ops.in);
+  {
+    const OpScope scope(
+        collector_, ops.mixing,
+        mixing_bytes(state, pass.position, tokens_) + (absorbs ? state.columns.bytes_written(tokens_) : 0));
+    mix_gdn(weights, state, projected, pass.mode);
+  }
+  multiply_into_residual(weights.out.matrix, mixed_gdn_, ops.out);
+}
 
+void ForwardPass::mix_gdn(const GdnWeights& weights, GdnLayerState& state, const RowBuffer& projected, PassMode mode) {
   state.columns.begin_pass(projected, tokens_, kernels_.vectors);
   state.recurrence.begin_pass(mode, tokens_);
   const auto heads = static_cast<std::size_t>(config_.linear_value_heads);
@@ -35,9 +45,7 @@ void ForwardPass::run_gdn(const GdnWeights& weights, GdnLayerState& state, PassM
   });
   state.recurrence.end_pass();
   if (mode == PassMode::kAbsorb) state.columns.absorb(projected, tokens_, kernels_.vectors);
-
   for_tokens(tokens_, [&](std::int64_t token) { mixed_gdn_.quantize(token, kernels_.vectors); });
-  multiply_into_residual(weights.out.matrix, mixed_gdn_);
 }
 
 // Convolution, normalisation, recurrence and gated norm of one value head over all tokens of the pass. Value heads that

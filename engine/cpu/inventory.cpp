@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/text.h"
 
 namespace tare::engine {
@@ -29,12 +27,10 @@ void account_gdn(InventoryAccount& account, const std::string& prefix, const Gdn
   const std::uint64_t state_elements = element_count(config.linear_value_channels(), config.linear_key_head_dim);
   account.add({prefix + "recurrent state", "fp32", AccessPattern::kState, state.recurrence.state_bytes(),
                state.recurrence.bytes_per_pass(context, width), state_elements});
-  // All columns are read; a token replaces one, at most all of them.
   const std::uint64_t columns = state.columns.resident_bytes();
-  const auto past = static_cast<std::uint64_t>(std::max<std::int64_t>(state.columns.taps() - 1, 1));
-  const std::uint64_t written = columns / past * std::min(static_cast<std::uint64_t>(width), past);
   account.add({prefix + "convolution columns", to_text(state.columns.format()), AccessPattern::kState, columns,
-               columns + written, element_count(config.conv_channels(), state.columns.taps() - 1)});
+               columns + state.columns.bytes_written(width),
+               element_count(config.conv_channels(), state.columns.taps() - 1)});
 }
 
 void account_attention(InventoryAccount& account, const std::string& prefix, const AttentionWeights& weights,

@@ -66,6 +66,7 @@ class RangeBackend final : public engine::Backend {
   [[nodiscard]] std::vector<engine::LaunchRecord> launches(std::int64_t width) const override {
     return backend_->launches(width);
   }
+  [[nodiscard]] bool set_collector(engine::Collector* collector) override { return backend_->set_collector(collector); }
   [[nodiscard]] Json description() const override { return backend_->description(); }
 
  private:

@@ -32,12 +32,6 @@ struct RoundTable {
   std::vector<KernelRow> rows;  // most time first
 };
 
-// What is known of a record beside its times.
-struct RecordLabel {
-  std::size_t launch = 0;   // index into the launches
-  std::uint64_t bytes = 0;  // that it moved
-};
-
 // `names` as in KernelRecords, `label_of(round, i)` for record i of a round. Every round has at least one record.
 [[nodiscard]] RoundTable make_round_table(const std::vector<std::vector<KernelRecord>>& rounds,
                                           std::span<const std::string> names,

@@ -156,7 +156,9 @@ TEST_F(InputErrors, ModelThatIsNotThere) {
 }
 
 TEST_F(InputErrors, ProfilesAndWidthsThatMakeNoSense) {
-  expect_error(run({tare(), "profile", "--model", model_.string()}, folder_), {"backend", "launches no kernels"});
+  expect_error(run({tare(), "profile", "--model", model_.string(), "--width", "33"}, folder_), {"--width", "1 to 32"});
+  expect_error(run({tare(), "profile", "--model", model_.string(), "--rounds", "0"}, folder_),
+               {"--rounds", "at least 1"});
   expect_error(run({tare(), "ceiling", "--model", model_.string(), "--width", "33"}, folder_), {"--width", "1 to 32"});
 }
 

@@ -73,11 +73,11 @@ TEST(Timeline, SharesAddUpToTheBusyTimeWhateverOverlaps) {
 }
 
 KernelRecords six() {
-  return {
-      {"a", "b"},
-      {record(30, 35, 1), record(0, 4, 0), record(20, 24, 0), record(41, 44, 0), record(10, 14, 1), record(43, 49, 1)},
-      0,
-      0};
+  KernelRecords records;
+  records.names = {"a", "b"};
+  records.records = {record(30, 35, 1), record(0, 4, 0),   record(20, 24, 0),
+                     record(41, 44, 0), record(10, 14, 1), record(43, 49, 1)};
+  return records;
 }
 
 TEST(SplitRounds, CutsByStartTime) {
