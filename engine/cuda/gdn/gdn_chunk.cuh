@@ -83,11 +83,16 @@ struct SplitB {
   std::uint32_t high[2];
   std::uint32_t low[2];
 };
-// Small parts first.
-__device__ __forceinline__ void multiply(float (&sum)[4], const SplitA& a, const SplitB& b) {
-  mma_tf32(sum, a.low, b.high);
-  mma_tf32(sum, a.high, b.low);
-  mma_tf32(sum, a.high, b.high);
+// kCount sums of products, side by side: a tensor core's sum is there only after some 30 clocks. Small parts first.
+template <int kCount>
+__device__ __forceinline__ void multiply(float (*const (&sums)[kCount])[4], const SplitA* const (&a)[kCount],
+                                         const SplitB* const (&b)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) mma_tf32(*sums[i], a[i]->low, b[i]->high);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) mma_tf32(*sums[i], a[i]->high, b[i]->low);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) mma_tf32(*sums[i], a[i]->high, b[i]->high);
 }
 // Rows `upper` and `lower` of a tile at one lane's two places of dk.
 __device__ __forceinline__ SplitA tile_of_rows(const SplitFloat (&upper)[2], const SplitFloat (&lower)[2]) {
@@ -145,15 +150,20 @@ __device__ __forceinline__ void multiply_chunk(const StateTile<GdnForm::kChunked
         const SplitFloat own[2] = {split(state.s[4 * quad + 2 * step][n]), split(state.s[4 * quad + 2 * step + 1][n])};
         columns[n] = columns_of_row(own);
       }
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-        const SplitA a = tile_of_rows(split_rows[2 * tile], split_rows[2 * tile + 1]);
-#pragma unroll
-        for (int n = 0; n < 2; ++n) multiply(products[tile][n], a, columns[n]);
+      const SplitA keys = tile_of_rows(split_rows[0], split_rows[1]);
+      const SplitB key_columns = columns_of_row(split_rows[0]);
+      if constexpr (kTiles == 2) {
+        const SplitA queries = tile_of_rows(split_rows[2], split_rows[3]);
+        multiply<4>({&products[0][0], &products[0][1], &products[1][0], &products[1][1]},
+                    {&keys, &keys, &queries, &queries}, {&columns[0], &columns[1], &columns[0], &columns[1]});
         if (column_group == quad) {
-#pragma unroll
-          for (int n = 0; n < kTiles; ++n) multiply(gram[tile][n], a, columns_of_row(split_rows[n]));
+          const SplitB more_columns = columns_of_row(split_rows[1]);
+          multiply<4>({&gram[0][0], &gram[0][1], &gram[1][0], &gram[1][1]}, {&keys, &keys, &queries, &queries},
+                      {&key_columns, &more_columns, &key_columns, &more_columns});
         }
+      } else {
+        multiply<2>({&products[0][0], &products[0][1]}, {&keys, &keys}, {&columns[0], &columns[1]});
+        if (column_group == quad) multiply<1>({&gram[0][0]}, {&keys}, {&key_columns});
       }
     }
   }
@@ -252,7 +262,9 @@ __device__ __forceinline__ void read_outputs(ChunkShared<kColumns>& shared, cons
       }
       updates[k] = split(parts.products[0][j][first_column + token]);
     }
-    multiply(sum, tile_of_rows(factors[0], factors[1]), columns_of_row(updates));
+    const SplitA a = tile_of_rows(factors[0], factors[1]);
+    const SplitB b = columns_of_row(updates);
+    multiply<1>({&sum}, {&a}, {&b});
   }
 #pragma unroll
   for (int lower = 0; lower < kLowers; ++lower) {
@@ -348,8 +360,9 @@ __device__ __forceinline__ void advance(StateTile<GdnForm::kChunked, kColumns>& 
       }
       const SplitFloat first[2] = {split(keys[0].x), split(keys[1].x)};
       const SplitFloat second[2] = {split(keys[0].y), split(keys[1].y)};
-      multiply(sums[0], updates[step], columns_of_row(first));
-      multiply(sums[1], updates[step], columns_of_row(second));
+      const SplitB first_columns = columns_of_row(first);
+      const SplitB second_columns = columns_of_row(second);
+      multiply<2>({&sums[0], &sums[1]}, {&updates[step], &updates[step]}, {&first_columns, &second_columns});
     }
 #pragma unroll
     for (int e = 0; e < 2; ++e) {

@@ -13,6 +13,14 @@ namespace tare::engine::gdn {
 
 enum class Role { kQuery, kKey, kValue, kGate };
 
+__device__ __forceinline__ void copy_4(const float* shared_target, const float* source) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(ptx::shared_address(shared_target)), "l"(source)
+               : "memory");
+}
+__device__ __forceinline__ void copy_16(const float* shared_target, const float* source) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ptx::shared_address(shared_target)), "l"(source)
+               : "memory");
+}
 // Of this thread, what it asked for with cp.async.
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
@@ -152,26 +160,6 @@ __device__ __forceinline__ Incoming incoming_of(const ProductResult& result, con
   if (!result.planes) return {result.data + channel.row, 0, result.rows, staged};
   return {result.data + plane_place(result.width, channel.row, 0),
           static_cast<int>(plane_floats(result.plan, result.width)), 0, staged};
-}
-// Asks for a line of everything that is read later and hangs on the control or on the preceding grid, so that the trip
-// for the page's place in memory is made now. By a warp.
-__device__ __forceinline__ void touch_pages(const GdnPass& pass) {
-  const auto lane = static_cast<int>(threadIdx.x % kLanes);
-  const GdnMemory& memory = pass.memory;
-  const int half = lane / 4 % 2;
-  const float* place = nullptr;
-  if (lane < 8) {
-    place = lane % 4 == 0   ? memory.keys + half * gdn_key_elements(pass.shape)
-            : lane % 4 == 1 ? memory.updates + half * gdn_update_elements(pass.shape)
-            : lane % 4 == 2 ? memory.decays + half * gdn_decay_elements(pass.shape)
-                            : memory.projections + half * gdn_projection_elements(pass.shape);
-  } else if (lane < 8 + kPlanesAtOnce) {
-    place = pass.qkvz.data;
-    if (pass.qkvz.planes) place += (lane - 8) * plane_floats(pass.qkvz.plan, pass.qkvz.width);
-  } else if (lane == 8 + kPlanesAtOnce) {
-    place = pass.gates.data;
-  }
-  if (place != nullptr) asm volatile("prefetch.global.L2 [%0];" ::"l"(place));
 }
 // Asks for `count` plain rows from `first` on.
 template <class Kernel>
@@ -332,10 +320,6 @@ __device__ __forceinline__ Records records_of(const GdnPass& pass, int half, int
 __device__ __forceinline__ float read_decay(const Records& records, int first, int count) {
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   return lane < count ? records.decays[(first + lane) * records.decay_stride] : 1.0F;
-}
-__device__ __forceinline__ void copy_16(const float* shared_target, const float* source) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ptx::shared_address(shared_target)), "l"(source)
-               : "memory");
 }
 // Asks for `count` records from `first` on, to be where `advance` reads them.
 template <class Kernel>

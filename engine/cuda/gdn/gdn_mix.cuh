@@ -12,8 +12,15 @@ constexpr float kL2NormEps = 1e-6F;           // added to the sum of squares, in
 constexpr float kSoftplusLinear = 20.0F;      // softplus(x) = x above: PyTorch's threshold
 constexpr int kRowWarps = kGdnHead / kLanes;  // that share the rows of q, or of k
 
+// x / (1 + e^-x) in five operations. The power's relative error grows with |x| to 1e-6 at 16, where it is a millionth
+// of the sum (x > 0) or silu(x) is nearly 0 (x < 0); e^-x beyond the largest float gives 0.
 __device__ __forceinline__ float silu(float x) {
-  return __fdividef(x, 1.0F + expf(-x));
+  constexpr float kLog2E = 1.44269504F;
+  float power = 0.0F;
+  float inverse = 0.0F;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -kLog2E));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0F + power));
+  return x * inverse;
 }
 __device__ __forceinline__ float sum_over_warp(float x) {
 #pragma unroll
@@ -34,29 +41,38 @@ __device__ __forceinline__ void take_in(const GdnPass& pass, const Channel& chan
   const bool narrow = pass.memory.narrow_columns;
   const bool remembers = channel.role != Role::kGate;
   constexpr int kTokens = 2 * kPairsAtOnce;
-  const auto convolve = [&](float x) {
+  const auto convolve = [&](float x, float kept) {
     const float y = fmaf(taps.w, x, fmaf(taps.z, past.x[2], fmaf(taps.y, past.x[1], taps.x * past.x[0])));
     past.x[0] = past.x[1];
     past.x[1] = past.x[2];
-    past.x[2] = remembers ? as_stored(x, narrow) : 0.0F;
+    past.x[2] = kept;
     return y;
   };
 #pragma unroll 1
   for (int from = 0; from < rows; from += 2 * kPairsAtOnce) {
     float2 pairs[kPairsAtOnce];
     read_pairs<Kernel>(pass.qkvz, channel, incoming, first, from, count, pairs);
+    float x[kTokens];
+    float kept[kTokens];
+#pragma unroll
+    for (int i = 0; i < kTokens; ++i) {
+      x[i] = i % 2 == 0 ? pairs[i / 2].x : pairs[i / 2].y;
+      kept[i] = remembers ? x[i] : 0.0F;
+    }
+    if (narrow) {
+#pragma unroll
+      for (float& value : kept) value = as_stored(value, true);
+    }
     // Without branches between tokens while all are there, so that their chains run side by side.
     if (from + kTokens <= count) {
       float y[kTokens];
 #pragma unroll
-      for (int i = 0; i < kTokens; ++i) y[i] = convolve(i % 2 == 0 ? pairs[i / 2].x : pairs[i / 2].y);
+      for (int i = 0; i < kTokens; ++i) y[i] = convolve(x[i], kept[i]);
 #pragma unroll
       for (int i = 0; i < kTokens; ++i) target[(from + i) * stride] = silu(y[i]);
       if (recorded != nullptr) {
 #pragma unroll
-        for (int i = 0; i < kTokens; ++i) {
-          recorded[(from + i) * channels] = i % 2 == 0 ? pairs[i / 2].x : pairs[i / 2].y;
-        }
+        for (int i = 0; i < kTokens; ++i) recorded[(from + i) * channels] = x[i];
       }
       continue;
     }
@@ -68,9 +84,8 @@ __device__ __forceinline__ void take_in(const GdnPass& pass, const Channel& chan
         target[token * stride] = 0.0F;
         continue;
       }
-      const float x = i % 2 == 0 ? pairs[i / 2].x : pairs[i / 2].y;
-      target[token * stride] = silu(convolve(x));
-      if (recorded != nullptr) recorded[token * channels] = x;
+      target[token * stride] = silu(convolve(x[i], kept[i]));
+      if (recorded != nullptr) recorded[token * channels] = x[i];
     }
   }
 }
@@ -120,13 +135,13 @@ __device__ __forceinline__ void normalise(float (*vectors)[kRowStride], const st
 // Beta, decay and scale of `count` tokens, by the last two warps; the decays are recorded.
 template <class Kernel>
 __device__ __forceinline__ void prepare_gates(const GdnPass& pass, typename Kernel::Shared& shared,
-                                              const GateInputs& inputs, float decay_rate, float dt_bias, float scale,
-                                              int count, float* recorded) {
+                                              const GateInputs& inputs, float scale, int count, float* recorded) {
   const auto warp = static_cast<int>(threadIdx.x / kLanes);
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
-  const float x = inputs.a + dt_bias;
+  const float* const constants = shared.gate_constants[warp % Kernel::kGateWarps];
+  const float x = inputs.a + constants[1];
   const float softplus = x > kSoftplusLinear ? x : log1pf(expf(x));
-  const float decay = lane < count ? expf(-decay_rate * softplus) : 1.0F;
+  const float decay = lane < count ? expf(-constants[0] * softplus) : 1.0F;
   if (warp == Kernel::kWarps - 2) {
     if constexpr (!Kernel::kRecurrent) multiply_decays(shared, decay, scale);
   } else if (warp == Kernel::kWarps - 1) {

@@ -65,6 +65,8 @@ struct Kernel {
   static constexpr int kScratchBytes = std::max(kRowsBytes, kPartsOffset + kPartsBytes);
   struct Shared : Tokens {
     float gate_planes[kGateWarps][kGatePlanes][kLanes];
+    float gate_constants[kGateWarps][2];  // decay_rate, dt_bias
+    alignas(8) float norm[kColumns];
     alignas(16) std::byte scratch[kScratchBytes];
   };
   static_assert(sizeof(Shared) <= (kSlices == 2 ? kTwoSliceSharedBytes : kLeastSharedBytes));
@@ -164,14 +166,11 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
   constexpr int kGroups = kColumns / kOperandGroup;
   extern __shared__ __align__(16) std::byte shared_bytes[];
   auto& shared = *reinterpret_cast<typename K::Shared*>(shared_bytes);
-  // Of many tokens, the successor's ring of weights would be ahead of this kernel's state and planes.
-  const bool starts_successor_late = pass.tokens > kFewTokens;
-  if (!starts_successor_late) ptx::launch_dependents();
 
   const CudaGdnShape& shape = pass.shape;
   const int work_blocks = shape.value_heads * kSlices;
   if (static_cast<int>(blockIdx.x) >= work_blocks) {
-    if (starts_successor_late) ptx::launch_dependents();
+    ptx::launch_dependents();
     fill_l2(pass.fill, static_cast<int>(blockIdx.x) - work_blocks);
     ptx::wait_for_preceding_grid();
     return;
@@ -198,16 +197,20 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
   if (!of_gate && channel.real) {
     taps = *reinterpret_cast<const float4*>(pass.weights.convolution + channel.row * kGdnTaps);
   }
-  const float decay_rate = pass.weights.decay_rate[head];
-  const float dt_bias = pass.weights.dt_bias[head];
-  float2 norm[kGroups];
-#pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
-    const int column = slice * kColumns + group * kOperandGroup + 2 * lane;
-    norm[group].x = column < shape.dv ? pass.weights.norm[column] : 0.0F;
-    norm[group].y = column + 1 < shape.dv ? pass.weights.norm[column + 1] : 0.0F;
+  // Through shared memory: a register that finds no room is stored, and that waits for the load.
+  const bool prepares = warp >= K::kWarps - K::kGateWarps;  // z is needed last: two of its warps prepare the gates
+  if (prepares && lane < 2) {
+    copy_4(&shared.gate_constants[warp % K::kGateWarps][lane],
+           (lane == 0 ? pass.weights.decay_rate : pass.weights.dt_bias) + head);
   }
-  if (warp == K::kWarps - 1) touch_pages(pass);
+  if (thread < kColumns) {
+    const int column = slice * kColumns + thread;
+    if (column < shape.dv) {
+      copy_4(&shared.norm[thread], pass.weights.norm + column);
+    } else {
+      shared.norm[thread] = 0.0F;
+    }
+  }
   if (kSlices == 2 && thread == 0) {
     make_barrier(shared.rows_barrier);
     make_barrier(shared.sums_barrier);
@@ -216,7 +219,10 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
   ask_for_records<K>(shared, committed, 0, min(pending, kBlockTokens));
   const float first_decay = warp == 0 ? read_decay(committed, 0, min(pending, kBlockTokens)) : 1.0F;
   Past past = read_past(pass, head, channel, pending, half);
-  if (thread == 0) shared.scale = past_scale;
+  if (thread == 0) {
+    shared.scale = past_scale;
+    shared.half = half;
+  }
   __syncthreads();  // the scale is there
   fold<K>(pass, shared, state, committed, first_decay, slice_place, head, slice, pending);
   if (pending > 0 && !of_gate) write_past(memory, head, channel, past);
@@ -236,10 +242,13 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
                                                  : &shared.gates[0][channel.place - slice * kColumns];
   const int target_stride = of_key_head ? kRowStride : K::Tokens::kStride;
   const Incoming incoming = incoming_of<K>(pass.qkvz, channel, reinterpret_cast<float*>(shared.scratch));
-  const bool prepares = warp >= K::kWarps - K::kGateWarps;  // z is needed last: two of its warps prepare the gates
   float* const gate_planes = &shared.gate_planes[warp % K::kGateWarps][0][0];
   const IncomingGates incoming_b_a = incoming_gates(pass, head);
+  // Earlier, the successor's ring of weights would be ahead of this kernel's state; of many tokens, of its planes too.
+  const bool starts_successor_late = pass.tokens > kFewTokens;
+  if (!starts_successor_late) ptx::launch_dependents();
   if constexpr (kSlices == 2) cluster_wait();
+  wait_for_copies();
   ptx::wait_for_preceding_grid();
 
   const bool asks = channel.real && !pass.qkvz.planes;
@@ -251,18 +260,20 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
     const int count = min(pass.tokens - first, kBlockTokens);
     // Rows that the recurrence reads: the chunk form's tiles are full.
     const int rows = K::kRecurrent ? count : count <= kBlockTokens / 2 ? kBlockTokens / 2 : kBlockTokens;
-    const int record = half * kMostRoundTokens + first;
+    const int own_half = shared.half;
+    const int record = own_half * kMostRoundTokens + first;
     const int phase = first / kBlockTokens;
     if (kSlices == 2 && thread == 0) {
       expect_from_peer(shared.rows_barrier, rows * kGdnHead * static_cast<int>(sizeof(float)));
       expect_from_peer(shared.sums_barrier, count * static_cast<int>(sizeof(float)));
     }
     if (!pass.qkvz.planes) wait_for_copies();
-    take_in<K>(
-        pass, channel, incoming, taps, past, first, count, rows, target, target_stride,
-        pass.absorb || !channel.records ? nullptr : memory.projections + projection_place(shape, half, first, channel));
+    take_in<K>(pass, channel, incoming, taps, past, first, count, rows, target, target_stride,
+               pass.absorb || !channel.records
+                   ? nullptr
+                   : memory.projections + projection_place(shape, own_half, first, channel));
     __syncthreads();
-    if (starts_successor_late && first == 0) ptx::launch_dependents();
+    if (first == 0 && starts_successor_late) ptx::launch_dependents();
     const int next = first + kBlockTokens;
     const bool more = next < pass.tokens;
     GateInputs gates;
@@ -274,7 +285,7 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
     // The next rows of a prefill travel while these are worked on.
     if (K::kFetchAhead && more && asks) ask_for_rows<K>(incoming, next, min(pass.tokens - next, kBlockTokens));
     if (prepares) {
-      prepare_gates<K>(pass, shared, gates, decay_rate, dt_bias, scale, count,
+      prepare_gates<K>(pass, shared, gates, scale, count,
                        pass.absorb || slice != 0 ? nullptr : memory.decays + record * shape.value_heads + head);
     } else if (of_key_head) {
       const bool query = channel.role == Role::kQuery;
@@ -327,8 +338,9 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
         if (real) {
           const float2 z = *reinterpret_cast<const float2*>(&shared.gates[token][column]);
           const float2 output = *reinterpret_cast<const float2*>(&shared.outputs[token][column]);
-          pair.x = output.x * factor * norm[group].x * z.x;
-          pair.y = output.y * factor * norm[group].y * z.y;
+          const float2 norm = *reinterpret_cast<const float2*>(&shared.norm[column]);
+          pair.x = output.x * factor * norm.x * z.x;
+          pair.y = output.y * factor * norm.y * z.y;
         }
         if (whole_groups) {
           store_group(pass.out, (head * kGdnHead + slice * kColumns) / kOperandGroup + group, first + token, pair);

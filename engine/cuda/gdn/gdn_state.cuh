@@ -46,6 +46,7 @@ struct alignas(16) PassShared {
   float peer_sums[kBlockTokens];  // and over the other one
   float scale;                    // S = scale S'
   unsigned restarts;              // bit t: the scale starts again at token t
+  int half;                       // of the records, that this pass writes
   std::uint64_t rows_barrier;     // q or k from the peer
   std::uint64_t sums_barrier;     // its sums of squares
 };
