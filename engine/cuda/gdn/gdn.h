@@ -6,9 +6,9 @@
 // (round_control.h).
 //   recurrent form: the state steps token by token, S <- a S + k u^T, in the same operations in verify and fold, so a
 //                   sequence has the same bits however it is cut into passes.
-//   chunked form:   up to 16 tokens are one chunk (WY form; a chain's mask here, a tree's later): no state of a token is
-//                   formed, the state is read once a chunk. Equal to the recurrent form up to FP32 rounding; rounds of
-//                   1 or 2 tokens take the recurrent form, which is faster there.
+//   chunked form:   up to 16 tokens are one chunk (WY form; a chain's mask here, a tree's later): the state is read
+//                   once a chunk and none of a token is formed. Equal to the recurrent form up to FP32 rounding;
+//                   rounds of 1 or 2 tokens take the recurrent form, which is faster there.
 #pragma once
 
 #include "engine/backend/options.h"
