@@ -165,8 +165,10 @@ std::vector<GpuFacts> gpus_of(const Gathered& gathered) {
   return gpus;
 }
 
-std::string missing_text(const std::vector<reports::Reading>& readings, const std::vector<GpuFacts>& gpus) {
+std::string missing_text(const Machine& machine, const std::vector<reports::Reading>& readings,
+                         const std::vector<GpuFacts>& gpus) {
   std::vector<std::string> missing;
+  if (!machine.governor) missing.emplace_back("clock governor");
   for (const reports::Reading& reading : readings)
     if (!is_known(reading)) missing.push_back(reading.name);
   for (const GpuFacts& gpu : gpus)
@@ -275,7 +277,7 @@ reports::Conditions describe_conditions(const Gathered& gathered, std::vector<re
   add_gpu_facts(gpus, runs, conditions);
   add_energy(gathered, runs, rows, conditions);
   conditions.facts.push_back({"sampler during runs", sampler_text(runs)});
-  conditions.facts.push_back({"could not be read", missing_text(conditions.readings, gpus)});
+  conditions.facts.push_back({"could not be read", missing_text(machine, conditions.readings, gpus)});
 
   std::vector<std::string> arms;
   for (const Arm& arm : gathered.experiment.arms) arms.push_back(arm.name);
