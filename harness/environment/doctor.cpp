@@ -25,8 +25,6 @@ constexpr double kLittleMemoryShare = 0.1;
 // One piece of the steadiness work takes about a millisecond: long beside the clock's own cost, short beside a time
 // slice.
 constexpr int kPieceSteps = 1'000'000;
-// A piece that took a twentieth longer than the median was disturbed.
-constexpr double kDisturbedShare = 0.05;
 
 class Findings {
  public:
@@ -180,14 +178,14 @@ void check_steadiness(std::vector<double> pieces, Findings& findings) {
   const std::size_t tried = pieces.size();
   std::sort(pieces.begin(), pieces.end());
   const double median = pieces[tried / 2];
-  const auto disturbed =
-      std::count_if(pieces.begin(), pieces.end(), [&](double piece) { return piece > (1 + kDisturbedShare) * median; });
-  const double share = static_cast<double>(disturbed) / static_cast<double>(tried);
+  double sum = 0;
+  for (const double piece : pieces) sum += piece;
+  const double lost = sum / static_cast<double>(tried) / median - 1;
   findings.judge(
-      "steadiness", is_unsteady(share),
-      fmt::format("of {} equal pieces of work of {:.2f} ms, {:.1f} % took over {:.0f} % longer than the median "
+      "steadiness", is_unsteady(lost),
+      fmt::format("{} equal pieces of work of {:.2f} ms took {:.2f} % longer in the mean than the median one "
                   "(the slowest {:.1f} times it)",
-                  tried, median * 1e3, share * kPercent, kDisturbedShare * kPercent, pieces.back() / median),
+                  tried, median * 1e3, lost * kPercent, pieces.back() / median),
       "something takes the core or moves its clock: see the other checks, or use another machine");
 }
 

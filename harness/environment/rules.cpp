@@ -44,8 +44,9 @@ constexpr double kColdClockShare = 0.9;
 constexpr double kPowerLimitShare = 0.99;
 // To call it a step, so many samples on either side: two could be a hiccup of the reading.
 constexpr std::size_t kFewestStepSamples = 3;
-// Timer interrupts disturb a piece of work of a millisecond now and then; one in twenty is more than they do.
-constexpr double kDisturbedPieces = 0.05;
+// Equal pieces of work whose mean lies a hundredth above their median lose time to others in lumps; on a quiet machine
+// timer interrupts and the steps of a turbo clock cost a few thousandths.
+constexpr double kLostShare = 0.01;
 constexpr double kPercent = 100;
 constexpr double kSecondsPerNs = 1e-9;
 constexpr double kSecondsPerUs = 1e-6;
@@ -497,8 +498,8 @@ bool is_busy_neighbour(double cores) {
   return cores > kOthersCores;
 }
 
-bool is_unsteady(double disturbed_share) {
-  return disturbed_share > kDisturbedPieces;
+bool is_unsteady(double lost_share) {
+  return lost_share > kLostShare;
 }
 
 }  // namespace tare::harness

@@ -75,6 +75,6 @@ enum class Clock { kCpu, kGpuSm, kGpuMemory };
 [[nodiscard]] bool is_stolen(double steal_share);
 [[nodiscard]] bool is_loaded(double load_1min, std::size_t usable_cores);
 [[nodiscard]] bool is_busy_neighbour(double cores);
-[[nodiscard]] bool is_unsteady(double disturbed_share);  // of equal pieces of work
+[[nodiscard]] bool is_unsteady(double lost_share);  // of equal pieces of work: their mean time over the median, less 1
 
 }  // namespace tare::harness
