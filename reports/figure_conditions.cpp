@@ -20,7 +20,7 @@ constexpr double kLeft = 78;
 constexpr double kRight = 944;
 constexpr double kKeyHeight = 32;
 constexpr double kKeyColumn = 216;
-constexpr double kPanelHeight = 110;
+constexpr double kPanelHeight = 160;
 constexpr double kGap = 58;   // between panels: tics, heading
 constexpr double kFoot = 66;  // below the last: tics, and room without which gnuplot leaves the label of the axis out
 // A quantity that never moves is shown in the middle of a range of a thousandth, not as noise of the last digit.
