@@ -71,9 +71,10 @@ __device__ __forceinline__ void fetch_side_rows(const StreamArguments& arguments
   if (threadIdx.x == 0) {
     ptx::barrier_init(barrier, 1);
     ptx::fence_barrier_init();
-    ptx::barrier_arrive_expect(barrier, static_cast<std::uint32_t>(rows * bytes));
   }
   __syncthreads();
+  // Copies may land before they are announced: the barrier's phase waits for this arrival.
+  if (threadIdx.x == 0) ptx::barrier_arrive_expect(barrier, static_cast<std::uint32_t>(rows * bytes));
   const auto row = static_cast<int>(threadIdx.x);
   if (row < rows) {
     ptx::bulk_copy(barrier + static_cast<std::uint32_t>(kSideRowsOffset + row * row_bytes),

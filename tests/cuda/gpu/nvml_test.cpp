@@ -84,8 +84,9 @@ TEST_F(NvmlOfGpu, ReadingsFollowTheWork) {
   for (const EnvironmentSample& sample : run.during) power += sample.gpu->power_w.value_or(0);
   power /= static_cast<double>(run.during.size());
   EXPECT_NEAR(*energy / *duration_s(run), power, 0.3 * power);
-  // This program is the only one on the GPU, and it is ours.
-  EXPECT_EQ(run.after.gpu->other_processes.value_or(0), 0);
+  // Other tests may run on this GPU meanwhile: how many is their business, that they can be counted is ours.
+  ASSERT_TRUE(run.before.gpu->other_processes.has_value());
+  EXPECT_TRUE(run.after.gpu->other_processes.has_value());
 }
 
 TEST_F(NvmlOfGpu, TheDoctorSeesIt) {
