@@ -24,6 +24,7 @@
 #include "harness/environment/environment.h"
 #include "harness/worker/protocol.h"
 #include "profiles/nvtx/nvtx.h"
+#include "profiles/replay_profile.h"
 
 namespace tare::harness {
 namespace {
@@ -106,14 +107,18 @@ class EngineWorker {
     if (call == "open") return to_line(open(parse_open_call(line, where)));
     if (call == "encode") return to_line(encode(parse_encode_call(line, where)));
     if (call == "run") return to_line(run(parse_run_call(line, where)));
+    if (call == "profile") return to_line(profile(parse_run_call(line, where)));
     if (call == "close") return std::nullopt;
-    throw input_error(where, "unknown call '" + call + "'", "known: hello, open, encode, run, close");
+    throw input_error(where, "unknown call '" + call + "'", "known: hello, open, encode, run, profile, close");
   }
 
  private:
   std::unique_ptr<engine::Checkpoint> checkpoint_;
-  std::unique_ptr<engine::Backend> backend_;
+  std::unique_ptr<engine::Backend> backend_;  // moves into profiler_ with the first profile
+  std::unique_ptr<profiles::ReplayProfiler> profiler_;
   std::optional<engine::Tokenizer> tokenizer_;
+
+  [[nodiscard]] bool opened() const { return backend_ != nullptr || profiler_ != nullptr; }
 
   static std::string hello(const Json& line) {
     check_hello(line, "call");
@@ -122,7 +127,7 @@ class EngineWorker {
   }
 
   OpenReply open(const OpenCall& call) {
-    if (backend_) throw input_error("call", "'open' came twice", "one launch opens one model");
+    if (opened()) throw input_error("call", "'open' came twice", "one launch opens one model");
     engine::EngineOptions options;
     engine::apply_options(options, call.options, "options");
     if (!call.cores.empty()) pin_to(call.cores);
@@ -142,24 +147,48 @@ class EngineWorker {
   }
 
   EncodeReply encode(const EncodeCall& call) const {
-    if (!backend_) throw input_error("call", "'encode' before 'open'");
+    if (!opened()) throw input_error("call", "'encode' before 'open'");
     if (!tokenizer_) throw input_error("model", "has no tokenizer.json", "give prompts or replay texts as token ids");
     EncodeReply reply;
     for (const std::string& text : call.texts) reply.tokens.push_back(tokenizer_->encode(text));
     return reply;
   }
 
-  RunReply run(const RunCall& call) {
-    if (!backend_) throw input_error("call", "'run' before 'open'");
+  RunReply run(const RunCall& call) const {
+    if (!opened()) throw input_error("call", "'run' before 'open'");
+    if (profiler_) throw input_error("call", "'run' after 'profile'", "a launch that profiles is never timed");
+    return replay(*backend_, call);
+  }
+
+  ProfileReply profile(const RunCall& call) {
+    if (!opened()) throw input_error("call", "'profile' before 'open'");
+    if (!profiler_)
+      profiler_ = std::make_unique<profiles::ReplayProfiler>(std::move(backend_), profiles::make_collector_of);
+    profiler_->begin();
+    ProfileReply reply;
+    reply.run = replay(profiler_->backend(), call);
+    const profiles::ReplayProfile profile = profiler_->end();
+    reply.source = profile.of_ops ? "ops" : "kernels";
+    reply.rounds = profile.rounds;
+    reply.records = static_cast<std::int64_t>(profile.records);
+    reply.span_us = profile.span_us;
+    reply.idle_us = profile.idle_us;
+    reply.unmatched = profile.unmatched;
+    for (const profiles::KernelRow& row : profile.rows)
+      reply.rows.push_back({row.kernel, row.launch, row.part, row.calls, row.us, row.duration_us, row.declared_bytes});
+    return reply;
+  }
+
+  static RunReply replay(engine::Backend& backend, const RunCall& call) {
     std::unique_ptr<engine::TokenPolicy> policy =
         call.temperature > 0 ? engine::make_sampled_policy(call.temperature, call.seed, call.prompt_id)
                              : engine::make_greedy_policy();
-    const auto vocabulary = static_cast<std::int32_t>(backend_->config().vocab_size);
+    const auto vocabulary = static_cast<std::int32_t>(backend.config().vocab_size);
     if (std::any_of(call.forced.begin(), call.forced.end(), [&](std::int32_t token) { return token >= vocabulary; }))
       throw input_error("forced", "holds a token outside the vocabulary of " + std::to_string(vocabulary));
     if (!call.forced.empty()) policy = engine::make_forced_policy(call.forced, std::move(policy));
-    const engine::GenerationLimits limits{call.max_tokens, backend_->config().eos_token_ids};
-    const engine::Generation generation = engine::generate(*backend_, call.prompt, *policy, limits);
+    const engine::GenerationLimits limits{call.max_tokens, backend.config().eos_token_ids};
+    const engine::Generation generation = engine::generate(backend, call.prompt, *policy, limits);
 
     RunReply reply;
     reply.outcome = engine::to_text(generation.outcome);

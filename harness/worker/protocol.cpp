@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -78,6 +79,62 @@ void check_rounds(const RunReply& reply, const std::string& where) {
   if (sum != reply.decode_ns) throw input_error(where, "decode_ns is not the sum of round_ns");
 }
 
+Json to_json(const RunReply& reply) {
+  Json json = {{"outcome", reply.outcome},
+               {"tokens", reply.tokens},
+               {"agreed", reply.agreed},
+               {"prefill_ns", reply.prefill_ns},
+               {"first_token_ns", reply.first_token_ns},
+               {"decode_ns", reply.decode_ns},
+               {"total_ns", reply.total_ns},
+               {"round_ns", reply.round_ns},
+               {"round_tokens", reply.round_tokens},
+               {"peak_memory_bytes", reply.peak_memory_bytes}};
+  if (!reply.natural.empty()) json["natural"] = reply.natural;
+  if (!reply.round_spun_ns.empty()) json["round_spun_ns"] = reply.round_spun_ns;
+  return json;
+}
+
+Json to_json(const RunCall& call, const char* name) {
+  Json line = {{"call", name},          {"prompt_id", call.prompt_id},
+               {"prompt", call.prompt}, {"temperature", call.temperature},
+               {"seed", call.seed},     {"max_tokens", call.max_tokens}};
+  if (!call.forced.empty()) line["forced"] = call.forced;
+  if (call.natural) line["natural"] = true;
+  return line;
+}
+
+RunReply read_run(JsonReader& reader, const std::string& where) {
+  RunReply reply;
+  reply.outcome = reader.text("outcome");
+  reply.tokens = token_ids(reader, "tokens");
+  if (reader.has("natural")) reply.natural = token_ids(reader, "natural");
+  const auto tokens = static_cast<std::int64_t>(reply.tokens.size());
+  reply.agreed = reader.has("agreed") ? reader.integer("agreed", 0, tokens) : 0;
+  reply.prefill_ns = reader.integer("prefill_ns", 0);
+  reply.first_token_ns = reader.integer("first_token_ns", 0);
+  reply.decode_ns = reader.integer("decode_ns", 0);
+  reply.total_ns = reader.integer("total_ns", 0);
+  reply.round_ns = durations(reader, "round_ns");
+  reply.round_tokens = durations(reader, "round_tokens");
+  if (reader.has("round_spun_ns")) reply.round_spun_ns = durations(reader, "round_spun_ns");
+  if (reader.has("peak_memory_bytes")) reply.peak_memory_bytes = reader.integer("peak_memory_bytes", 0);
+  check_rounds(reply, where);
+  return reply;
+}
+
+// Rows and idle time make up the span, to what rounding of the worker's own sums may do.
+void check_profile(const ProfileReply& reply, const std::string& where) {
+  constexpr double kRounding = 1e-3;
+  if (reply.rounds != static_cast<std::int64_t>(reply.run.round_ns.size()))
+    throw input_error(where,
+                      fmt::format("profiled {} rounds, the run had {}", reply.rounds, reply.run.round_ns.size()));
+  double sum = reply.idle_us;
+  for (const ProfileRow& row : reply.rows) sum += row.us;
+  if (std::abs(sum - reply.span_us) > kRounding * reply.span_us)
+    throw input_error(where, fmt::format("rows and idle_us add up to {} us, span_us is {}", sum, reply.span_us));
+}
+
 }  // namespace
 
 std::string hello_line() {
@@ -95,12 +152,11 @@ std::string to_line(const EncodeCall& call) {
 }
 
 std::string to_line(const RunCall& call) {
-  Json line = {{"call", "run"},         {"prompt_id", call.prompt_id},
-               {"prompt", call.prompt}, {"temperature", call.temperature},
-               {"seed", call.seed},     {"max_tokens", call.max_tokens}};
-  if (!call.forced.empty()) line["forced"] = call.forced;
-  if (call.natural) line["natural"] = true;
-  return dump(line);
+  return dump(to_json(call, "run"));
+}
+
+std::string profile_line(const RunCall& call) {
+  return dump(to_json(call, "profile"));
 }
 
 std::string close_line() {
@@ -131,20 +187,30 @@ std::string to_line(const EncodeReply& reply) {
 }
 
 std::string to_line(const RunReply& reply) {
-  Json line = {{"reply", "run"},
-               {"outcome", reply.outcome},
-               {"tokens", reply.tokens},
-               {"agreed", reply.agreed},
-               {"prefill_ns", reply.prefill_ns},
-               {"first_token_ns", reply.first_token_ns},
-               {"decode_ns", reply.decode_ns},
-               {"total_ns", reply.total_ns},
-               {"round_ns", reply.round_ns},
-               {"round_tokens", reply.round_tokens},
-               {"peak_memory_bytes", reply.peak_memory_bytes}};
-  if (!reply.natural.empty()) line["natural"] = reply.natural;
-  if (!reply.round_spun_ns.empty()) line["round_spun_ns"] = reply.round_spun_ns;
+  Json line = to_json(reply);
+  line["reply"] = "run";
   return dump(line);
+}
+
+std::string to_line(const ProfileReply& reply) {
+  Json rows = Json::array();
+  for (const ProfileRow& row : reply.rows)
+    rows.push_back({{"kernel", row.kernel},
+                    {"launch", row.launch},
+                    {"part", row.part},
+                    {"calls", row.calls},
+                    {"us", row.us},
+                    {"duration_us", row.duration_us},
+                    {"bytes", row.bytes}});
+  return dump({{"reply", "profile"},
+               {"run", to_json(reply.run)},
+               {"source", reply.source},
+               {"rounds", reply.rounds},
+               {"records", reply.records},
+               {"span_us", reply.span_us},
+               {"idle_us", reply.idle_us},
+               {"unmatched", reply.unmatched},
+               {"rows", rows}});
 }
 
 std::string close_reply_line() {
@@ -259,21 +325,34 @@ EncodeReply parse_encode_reply(const Json& line, const std::string& where) {
 RunReply parse_run_reply(const Json& line, const std::string& where) {
   expect_reply(line, "run", where);
   JsonReader reader = reply_reader(line, where);
-  RunReply reply;
-  reply.outcome = reader.text("outcome");
-  reply.tokens = token_ids(reader, "tokens");
-  if (reader.has("natural")) reply.natural = token_ids(reader, "natural");
-  const auto tokens = static_cast<std::int64_t>(reply.tokens.size());
-  reply.agreed = reader.has("agreed") ? reader.integer("agreed", 0, tokens) : 0;
-  reply.prefill_ns = reader.integer("prefill_ns", 0);
-  reply.first_token_ns = reader.integer("first_token_ns", 0);
-  reply.decode_ns = reader.integer("decode_ns", 0);
-  reply.total_ns = reader.integer("total_ns", 0);
-  reply.round_ns = durations(reader, "round_ns");
-  reply.round_tokens = durations(reader, "round_tokens");
-  if (reader.has("round_spun_ns")) reply.round_spun_ns = durations(reader, "round_spun_ns");
-  if (reader.has("peak_memory_bytes")) reply.peak_memory_bytes = reader.integer("peak_memory_bytes", 0);
-  check_rounds(reply, where);
+  return read_run(reader, where);
+}
+
+ProfileReply parse_profile_reply(const Json& line, const std::string& where) {
+  expect_reply(line, "profile", where);
+  JsonReader reader = reply_reader(line, where);
+  ProfileReply reply;
+  JsonReader run = reader.object("run");
+  reply.run = read_run(run, where);
+  reply.source = reader.text("source");
+  if (reply.source != "kernels" && reply.source != "ops") throw reader.error("source", "must be kernels or ops");
+  reply.rounds = reader.integer("rounds", 1);
+  reply.records = reader.integer("records", 1);
+  reply.span_us = reader.number("span_us", 0);
+  reply.idle_us = reader.number("idle_us", 0);
+  if (reader.has("unmatched")) reply.unmatched = reader.text("unmatched");
+  for (const Json& element : reader.array("rows")) {
+    JsonReader row(element, fmt::format("{}.rows[{}]", where, reply.rows.size()));
+    ProfileRow& next = reply.rows.emplace_back();
+    next.kernel = row.text("kernel");
+    if (row.has("launch")) next.launch = row.text("launch");
+    if (row.has("part")) next.part = row.text("part");
+    next.calls = row.number("calls", 0);
+    next.us = row.number("us", 0);
+    if (row.has("duration_us")) next.duration_us = row.number("duration_us", 0);
+    if (row.has("bytes")) next.bytes = row.number("bytes", 0);
+  }
+  check_profile(reply, where);
   return reply;
 }
 

@@ -71,17 +71,41 @@ struct RunReply {
   std::int64_t peak_memory_bytes = 0;       // largest resident set so far; 0: not known
 };
 
+// profile: like `run` with a forced text, under a collector that says where the time of its rounds goes. Never in a
+// launch whose times count: after the first `profile` a launch answers no more `run`.
+struct ProfileRow {
+  std::string kernel;      // shortened name, or the op's
+  std::string launch;      // as the engine declares it; may be empty
+  std::string part;        // what it works on, layer numbers as "*"; may be empty
+  double calls = 0;        // a round, like all that follows
+  double us = 0;           // completion intervals: the rows and idle_us add up to span_us
+  double duration_us = 0;  // durations, waiting for predecessors included
+  double bytes = 0;        // declared; 0: not known
+};
+struct ProfileReply {
+  RunReply run;              // with the collector's cost in its times
+  std::string source;        // "kernels" of a GPU, "ops" of the CPU
+  std::int64_t rounds = 0;   // that the means are over
+  std::int64_t records = 0;  // of all rounds
+  double span_us = 0;        // first kernel's begin to last one's end
+  double idle_us = 0;        // nothing ran, within the span
+  std::string unmatched;     // why rows name no launch; empty when they do
+  std::vector<ProfileRow> rows;
+};
+
 // Calls as the lines (without line break) that are sent.
 [[nodiscard]] std::string hello_line();
 [[nodiscard]] std::string to_line(const OpenCall& call);
 [[nodiscard]] std::string to_line(const EncodeCall& call);
 [[nodiscard]] std::string to_line(const RunCall& call);
+[[nodiscard]] std::string profile_line(const RunCall& call);
 [[nodiscard]] std::string close_line();
 
 [[nodiscard]] std::string to_line(const HelloReply& reply);
 [[nodiscard]] std::string to_line(const OpenReply& reply);
 [[nodiscard]] std::string to_line(const EncodeReply& reply);
 [[nodiscard]] std::string to_line(const RunReply& reply);
+[[nodiscard]] std::string to_line(const ProfileReply& reply);
 [[nodiscard]] std::string close_reply_line();
 // An error in answer to any call; the worker stays usable unless it ends itself.
 [[nodiscard]] std::string error_line(const Error& error);
@@ -92,7 +116,7 @@ struct RunReply {
 void check_hello(const Json& line, const std::string& where);  // protocol version
 [[nodiscard]] OpenCall parse_open_call(const Json& line, const std::string& where);
 [[nodiscard]] EncodeCall parse_encode_call(const Json& line, const std::string& where);
-[[nodiscard]] RunCall parse_run_call(const Json& line, const std::string& where);
+[[nodiscard]] RunCall parse_run_call(const Json& line, const std::string& where);  // of profile too
 
 // Throws the worker's own Error, put within `where`, when the line is an error reply; Error (input) when the reply is
 // not the one to `call`.
@@ -101,5 +125,6 @@ void expect_reply(const Json& line, const std::string& call, const std::string& 
 [[nodiscard]] OpenReply parse_open_reply(const Json& line, const std::string& where);
 [[nodiscard]] EncodeReply parse_encode_reply(const Json& line, const std::string& where);
 [[nodiscard]] RunReply parse_run_reply(const Json& line, const std::string& where);
+[[nodiscard]] ProfileReply parse_profile_reply(const Json& line, const std::string& where);
 
 }  // namespace tare::harness

@@ -99,6 +99,14 @@ TimedRun WorkerClient::run(const RunCall& call) {
   return timed;
 }
 
+ProfileReply WorkerClient::profile(const RunCall& call) {
+  const std::string name = fmt::format("profile of prompt {}", call.prompt_id);
+  ProfileReply reply = parse_profile_reply(ask(name, profile_line(call), call_time()).json, where(name));
+  if (!call.forced.empty() && reply.run.outcome == "forced_text" && reply.run.tokens != call.forced)
+    throw Error(ErrorKind::kInvalid, "the worker committed other tokens than it was forced onto", where(name));
+  return reply;
+}
+
 ExitStatus WorkerClient::close() noexcept {
   try {
     std::string line;

@@ -38,6 +38,7 @@ class WorkerClient {
   OpenReply open(const OpenCall& call);
   EncodeReply encode(const EncodeCall& call);
   TimedRun run(const RunCall& call);
+  ProfileReply profile(const RunCall& call);
   // Asks it to end and waits; a worker that does not end within 10 s is killed. Never throws.
   ExitStatus close() noexcept;
 

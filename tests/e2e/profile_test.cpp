@@ -1,6 +1,8 @@
 // tare profile on the CPU: the table, its JSON and the trace.
 #include <gmock/gmock.h>
 
+#include <sstream>
+
 #include "tests/e2e/workspace.h"
 
 namespace tare::e2e {
@@ -55,6 +57,41 @@ TEST_F(Profile, WritesJsonWhoseRowsAddUpAndATrace) {
   std::size_t ops = 0;
   for (const Json& event : trace.at("traceEvents")) ops += event.value("cat", "") == "kernel" ? 1 : 0;
   EXPECT_EQ(ops, 8 * 66U);
+}
+
+// The worker's own profile of a replay: forced text, the same tokens, and no timed run afterwards.
+TEST_F(Profile, OfAReplayByTheWorker) {
+  const std::string calls =
+      R"({"call":"hello","protocol":1})"
+      "\n"
+      R"({"call":"open","model":")" +
+      source("models/embedded") +
+      R"(","options":{"weights":{"format":"q4"},"cpu":{"threads":1}}})"
+      "\n"
+      R"({"call":"profile","prompt_id":"1","prompt":[5,6,7],"temperature":0,"seed":1,"max_tokens":0,"forced":[9,8,7,6,5]})"
+      "\n"
+      R"({"call":"run","prompt_id":"1","prompt":[5,6,7],"temperature":0,"seed":1,"max_tokens":3})"
+      "\n"
+      R"({"call":"close"})"
+      "\n";
+  write_file_atomically(folder_ / "calls.jsonl", calls);
+  const Finished result = run({"bash", "-c", "'" + tare() + "' worker < calls.jsonl"}, folder_);
+  ASSERT_EQ(result.code, 0) << result.err;
+  std::istringstream lines(result.out);
+  std::string line;
+  std::vector<Json> replies;
+  while (std::getline(lines, line)) replies.push_back(parse_json(line, "reply"));
+  ASSERT_EQ(replies.size(), 5U);
+  const Json& profile = replies[2];
+  ASSERT_EQ(profile.at("reply"), "profile") << profile;
+  EXPECT_EQ(profile.at("run").at("tokens"), Json({9, 8, 7, 6, 5}));
+  EXPECT_EQ(profile.at("source"), "ops");
+  EXPECT_EQ(profile.at("rounds"), 4);
+  double sum_us = profile.at("idle_us");
+  for (const Json& row : profile.at("rows")) sum_us += row.at("us").get<double>();
+  EXPECT_NEAR(sum_us, profile.at("span_us").get<double>(), 1e-6 * sum_us);
+  EXPECT_EQ(replies[3].at("reply"), "error");
+  EXPECT_THAT(replies[3].at("what").get<std::string>(), HasSubstr("'run' after 'profile'"));
 }
 
 }  // namespace

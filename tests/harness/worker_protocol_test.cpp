@@ -37,6 +37,19 @@ RunReply reply() {
   return result;
 }
 
+ProfileReply profile() {
+  ProfileReply result;
+  result.run = reply();
+  result.source = "ops";
+  result.rounds = 2;
+  result.records = 6;
+  result.span_us = 10;
+  result.idle_us = 1;
+  result.rows = {{"product q4", "product q4", "layers.*.mlp.down_proj.weight", 2, 6, 6, 1000},
+                 {"norm", "", "", 1, 3, 3, 0}};
+  return result;
+}
+
 TEST(ProtocolSchema, AcceptsEveryLineWeWrite) {
   const SchemaCheck schema("worker.schema.json");
   RunCall run;
@@ -53,6 +66,8 @@ TEST(ProtocolSchema, AcceptsEveryLineWeWrite) {
                                           to_line(OpenReply{"d", "", 10, Json::object(), Json::object(), 5}),
                                           to_line(EncodeReply{{{1, 2}, {}}}),
                                           to_line(reply()),
+                                          profile_line(run),
+                                          to_line(profile()),
                                           close_reply_line(),
                                           error_line(Error(ErrorKind::kInput, "what", "where", "hint"))};
   for (const std::string& line : lines) EXPECT_EQ(schema.faults(parse_json(line, "line")), "") << line;
@@ -86,6 +101,28 @@ TEST(Protocol, RunCallSurvivesTheLine) {
 TEST(Protocol, RunReplySurvivesTheLine) {
   const RunReply read = parse_run_reply(parse_json(to_line(reply()), "l"), "l");
   EXPECT_EQ(to_line(read), to_line(reply()));
+}
+
+TEST(Protocol, ProfileReplySurvivesTheLine) {
+  const ProfileReply read = parse_profile_reply(parse_json(to_line(profile()), "line"), "line");
+  EXPECT_EQ(to_line(read), to_line(profile()));
+  EXPECT_EQ(read.rows.size(), 2U);
+  EXPECT_EQ(read.rows[0].part, "layers.*.mlp.down_proj.weight");
+}
+
+TEST(Protocol, RefusesProfilesThatDoNotAddUp) {
+  ProfileReply more = profile();
+  more.rows[0].us += 1;
+  EXPECT_THAT(fault([&] { (void)parse_profile_reply(parse_json(to_line(more), "line"), "line"); }),
+              HasSubstr("add up to 11 us, span_us is 10"));
+  ProfileReply fewer = profile();
+  fewer.rounds = 1;
+  EXPECT_THAT(fault([&] { (void)parse_profile_reply(parse_json(to_line(fewer), "line"), "line"); }),
+              HasSubstr("profiled 1 rounds, the run had 2"));
+  ProfileReply other = profile();
+  other.source = "guesses";
+  EXPECT_THAT(fault([&] { (void)parse_profile_reply(parse_json(to_line(other), "line"), "line"); }),
+              HasSubstr("must be kernels or ops"));
 }
 
 TEST(Protocol, RefusesRepliesWhoseNumbersDoNotAddUp) {

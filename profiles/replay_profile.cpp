@@ -1,0 +1,156 @@
+#include "profiles/replay_profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "profiles/nvtx/range_backend.h"
+#include "profiles/timeline/cupti_collector.h"
+#include "profiles/timeline/op_collector.h"
+#include "profiles/timeline/timeline.h"
+
+namespace tare::profiles {
+namespace {
+
+constexpr std::int64_t kRoundWidth = 1;  // tokens that a replay's round verifies
+constexpr const char* kWhere = "profile";
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Indices of the records of each round, in order.
+std::vector<std::vector<std::size_t>> assign(const KernelRecords& records, const std::vector<RoundMark>& marks) {
+  std::vector<std::size_t> order(records.records.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return records.records[a].start_ns < records.records[b].start_ns;
+  });
+  std::vector<std::vector<std::size_t>> rounds(marks.size());
+  std::size_t round = 0;
+  for (const std::size_t index : order) {
+    const KernelRecord& record = records.records[index];
+    const std::int64_t middle = record.start_ns + (record.end_ns - record.start_ns) / 2;
+    while (round < marks.size() && middle > marks[round].end_ns) ++round;
+    if (round == marks.size()) break;
+    if (middle >= marks[round].begin_ns) rounds[round].push_back(index);
+  }
+  return rounds;
+}
+
+// Why the records of the rounds cannot be matched to the declared launches, or nothing.
+std::string mismatch(const std::vector<std::vector<KernelRecord>>& rounds,
+                     const std::vector<engine::LaunchRecord>& launches) {
+  if (launches.empty()) return "the backend declares no launches";
+  for (std::size_t r = 0; r < rounds.size(); ++r) {
+    if (rounds[r].size() != launches.size())
+      return fmt::format("the backend declares {} launches a round, round {} has {} kernels", launches.size(), r,
+                         rounds[r].size());
+    for (std::size_t i = 0; i < launches.size(); ++i)
+      if (rounds[r][i].name != rounds.front()[i].name)
+        return fmt::format("kernel {} of round {} is not that of round 0", i, r);
+  }
+  return {};
+}
+
+}  // namespace
+
+ReplayProfile make_replay_profile(const KernelRecords& records, const std::vector<RoundMark>& marks,
+                                  const std::vector<engine::LaunchRecord>& launches) {
+  if (records.dropped > 0 || records.invalid > 0)
+    throw Error(ErrorKind::kInvalid,
+                fmt::format("{} records were dropped and {} have no valid times", records.dropped, records.invalid),
+                kWhere, "a shorter text, or fewer rounds, leaves fewer records");
+  if (marks.empty()) throw Error(ErrorKind::kInvalid, "the replay had no rounds to profile", kWhere);
+  const bool labelled = !records.labels.empty();
+  if (labelled && records.labels.size() != records.records.size())
+    throw internal_error("a collector gave records and labels of different numbers");
+
+  const std::vector<std::vector<std::size_t>> indices = assign(records, marks);
+  std::vector<std::vector<KernelRecord>> rounds;
+  for (std::size_t r = 0; r < indices.size(); ++r) {
+    if (indices[r].empty())
+      throw Error(ErrorKind::kInvalid, fmt::format("round {} of {} has no records", r + 1, marks.size()), kWhere);
+    std::vector<KernelRecord>& round = rounds.emplace_back();
+    for (const std::size_t index : indices[r]) round.push_back(records.records[index]);
+  }
+  ReplayProfile profile;
+  profile.rounds = static_cast<std::int64_t>(rounds.size());
+  profile.of_ops = labelled;
+  if (labelled) {
+    static_cast<RoundTable&>(profile) =
+        make_round_table(rounds, records.names, records.launches,
+                         [&](std::size_t r, std::size_t i) { return records.labels[indices[r][i]]; });
+    return profile;
+  }
+  profile.unmatched = mismatch(rounds, launches);
+  const bool matched = profile.unmatched.empty();
+  const std::vector<engine::LaunchRecord> none(1);
+  const std::vector<engine::LaunchRecord>& declared = matched ? launches : none;
+  static_cast<RoundTable&>(profile) =
+      make_round_table(rounds, records.names, declared, [&](std::size_t r, std::size_t i) {
+        const std::size_t launch = matched ? i : 0;
+        return RecordLabel{launch, declared[launch].bytes_at(marks[r].context)};
+      });
+  return profile;
+}
+
+// Notes the round ranges of the backend that it is told about.
+class ReplayProfiler::Marks final : public RangeSink {
+ public:
+  void push(const char* name) override {
+    ++depth_;
+    if (std::strcmp(name, kRoundRange) != 0) return;
+    round_depth_ = depth_;
+    marks_.push_back({now_ns(), 0, 0});
+  }
+  void pop() override {
+    if (depth_ == round_depth_) {
+      marks_.back().end_ns = now_ns();
+      marks_.back().context = backend_->frontier();
+      round_depth_ = 0;
+    }
+    --depth_;
+  }
+  void watch(const engine::Backend& backend) { backend_ = &backend; }
+  std::vector<RoundMark> take() { return std::exchange(marks_, {}); }
+
+ private:
+  const engine::Backend* backend_ = nullptr;
+  std::vector<RoundMark> marks_;
+  int depth_ = 0;
+  int round_depth_ = 0;  // of the open round; 0: none
+};
+
+ReplayProfiler::ReplayProfiler(std::unique_ptr<engine::Backend> backend,
+                               const std::function<std::unique_ptr<KernelCollector>(engine::Backend&)>& make_collector)
+    : marks_(std::make_shared<Marks>()) {
+  marks_->watch(*backend);
+  backend_ = with_ranges(std::move(backend), marks_);
+  collector_ = make_collector(*backend_);
+}
+
+ReplayProfiler::~ReplayProfiler() = default;
+
+void ReplayProfiler::begin() {
+  collector_->start();
+  (void)collector_->take();
+  (void)marks_->take();
+}
+
+ReplayProfile ReplayProfiler::end() {
+  const KernelRecords records = collector_->take();
+  return make_replay_profile(records, marks_->take(), backend_->launches(kRoundWidth));
+}
+
+std::unique_ptr<KernelCollector> make_collector_of(engine::Backend& backend) {
+  return backend.options().backend == engine::BackendKind::kCpu ? make_op_collector(backend) : make_cupti_collector();
+}
+
+}  // namespace tare::profiles

@@ -1,0 +1,62 @@
+// Where the time of the rounds of a replay goes: kernel by kernel or op by op, while a worker walks a text. The launch
+// that does this is never the timed one (round_profile.h profiles rounds of random tokens in one process).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/backend/backend.h"
+#include "profiles/timeline/kernel_records.h"
+#include "profiles/timeline/round_table.h"
+
+namespace tare::profiles {
+
+// Means over the replay's rounds; the prefill is left out.
+struct ReplayProfile : RoundTable {
+  std::int64_t rounds = 0;
+  bool of_ops = false;    // of the CPU, not kernels of a GPU
+  std::string unmatched;  // why records carry no declared launch; empty when they do
+};
+
+// When a round began and ended on the steady clock, and how many tokens the caches held at its end.
+struct RoundMark {
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+  std::int64_t context = 0;
+};
+
+// Sums up what lies within the marks, a record by its middle. `launches`: what a round declares, for collectors that
+// are told no labels. Throws Error (invalid): records dropped or invalid, no marks, a round without records.
+[[nodiscard]] ReplayProfile make_replay_profile(const KernelRecords& records, const std::vector<RoundMark>& marks,
+                                                const std::vector<engine::LaunchRecord>& launches);
+
+// Owns a backend and watches its rounds.
+class ReplayProfiler {
+ public:
+  // `make_collector` is given the backend that it may watch.
+  ReplayProfiler(std::unique_ptr<engine::Backend> backend,
+                 const std::function<std::unique_ptr<KernelCollector>(engine::Backend&)>& make_collector);
+  ~ReplayProfiler();
+  ReplayProfiler(const ReplayProfiler&) = delete;
+  ReplayProfiler& operator=(const ReplayProfiler&) = delete;
+
+  [[nodiscard]] engine::Backend& backend() const { return *backend_; }
+  // Forgets what was recorded before the replay.
+  void begin();
+  // What the replay since begin() did. Throws like make_replay_profile.
+  [[nodiscard]] ReplayProfile end();
+
+ private:
+  class Marks;
+  std::shared_ptr<Marks> marks_;
+  std::unique_ptr<engine::Backend> backend_;
+  std::unique_ptr<KernelCollector> collector_;
+};
+
+// Of the backend's kind: op timers on the CPU, CUPTI on CUDA.
+[[nodiscard]] std::unique_ptr<KernelCollector> make_collector_of(engine::Backend& backend);
+
+}  // namespace tare::profiles

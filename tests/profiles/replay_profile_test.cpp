@@ -1,0 +1,106 @@
+#include "profiles/replay_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "engine/backends/make_backend.h"
+#include "engine/decode/session.h"
+
+namespace tare::profiles {
+namespace {
+
+using testing::HasSubstr;
+
+// Prefill at 0 to 100, rounds at 200 to 300 and 400 to 500.
+const std::vector<RoundMark> kMarks = {{200, 300, 11}, {400, 500, 12}};
+
+KernelRecords kernels() {
+  KernelRecords records;
+  records.names = {"product", "norm"};
+  records.records = {
+      {0, 0, 0, 10, 90}, {0, 0, 0, 210, 250}, {1, 0, 0, 260, 290}, {0, 0, 0, 410, 470}, {1, 0, 0, 470, 490}};
+  return records;
+}
+std::vector<engine::LaunchRecord> declared() {
+  return {{"product q4", "layers.3.mlp.down_proj.weight", 1000, 10}, {"norm", "norm.weight", 0, 0}};
+}
+
+template <class Action>
+std::string fault(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+TEST(ReplayProfile, SumsUpWhatLiesWithinTheRounds) {
+  const ReplayProfile profile = make_replay_profile(kernels(), kMarks, declared());
+  EXPECT_EQ(profile.unmatched, "");
+  EXPECT_EQ(profile.rounds, 2);
+  EXPECT_EQ(profile.records, 4U) << "the prefill's kernel is not of a round";
+  ASSERT_EQ(profile.rows.size(), 2U);
+  EXPECT_EQ(profile.rows[0].launch, "product q4");
+  EXPECT_EQ(profile.rows[0].part, "layers.*.mlp.down_proj.weight");
+  EXPECT_DOUBLE_EQ(profile.rows[0].us, 1e-3 * (40 + 60) / 2);
+  EXPECT_DOUBLE_EQ(profile.rows[1].us, 1e-3 * (30 + 20) / 2);
+  EXPECT_DOUBLE_EQ(profile.rows[0].declared_bytes, 1000 + 10 * (11 + 12) / 2.0);
+  EXPECT_DOUBLE_EQ(profile.span_us, 1e-3 * (80 + 80) / 2);
+  EXPECT_NEAR(profile.rows[0].us + profile.rows[1].us + profile.idle_us, profile.span_us, 1e-12);
+}
+
+TEST(ReplayProfile, SaysWhyKernelsCarryNoLaunch) {
+  const ReplayProfile fewer = make_replay_profile(kernels(), kMarks, {declared().front()});
+  EXPECT_THAT(fewer.unmatched, HasSubstr("declares 1 launches a round, round 0 has 2 kernels"));
+  EXPECT_EQ(fewer.rows[0].launch, "");
+  EXPECT_EQ(fewer.rows[0].kernel, "product");
+  KernelRecords other = kernels();
+  other.records[3].name = 1;
+  EXPECT_THAT(make_replay_profile(other, kMarks, declared()).unmatched, HasSubstr("kernel 0 of round 1"));
+}
+
+TEST(ReplayProfile, RefusesWhatIsNotWhole) {
+  KernelRecords lost = kernels();
+  lost.dropped = 3;
+  EXPECT_THAT(fault([&] { (void)make_replay_profile(lost, kMarks, {}); }), HasSubstr("3 records were dropped"));
+  EXPECT_THAT(fault([&] { (void)make_replay_profile(kernels(), {}, {}); }), HasSubstr("no rounds"));
+  const std::vector<RoundMark> three = {kMarks[0], {320, 380, 0}, kMarks[1]};
+  EXPECT_THAT(fault([&] { (void)make_replay_profile(kernels(), three, {}); }),
+              HasSubstr("round 2 of 3 has no records"));
+}
+
+TEST(ReplayProfile, WatchesTheRoundsOfAReplayOnTheCpu) {
+  engine::EngineOptions options;
+  options.cpu.threads = 1;
+  options.context = 128;
+  const auto checkpoint = engine::open_checkpoint(std::string(TARE_SOURCE_DIR) + "/models/embedded");
+  ReplayProfiler profiler(engine::make_backend(*checkpoint, options), make_collector_of);
+  const std::vector<std::int32_t> prompt = {5, 6, 7, 8};
+  constexpr int kTokens = 12;
+  for (int again = 0; again < 2; ++again) {
+    profiler.begin();
+    const auto policy = engine::make_greedy_policy();
+    const engine::Generation generation = engine::generate(profiler.backend(), prompt, *policy, {kTokens, {}});
+    const ReplayProfile profile = profiler.end();
+    EXPECT_TRUE(profile.of_ops);
+    EXPECT_EQ(profile.rounds, static_cast<std::int64_t>(generation.rounds.size()));
+    double sum = profile.idle_us;
+    for (const KernelRow& row : profile.rows) sum += row.us;
+    EXPECT_NEAR(sum, profile.span_us, 1e-6 * profile.span_us);
+    double rounds_us = 0;
+    for (const engine::Round& round : generation.rounds) rounds_us += 1e-3 * static_cast<double>(round.duration_ns);
+    const double round_us = rounds_us / static_cast<double>(profile.rounds);
+    EXPECT_LE(profile.span_us, round_us) << "ops lie within the rounds";
+    EXPECT_GE(profile.span_us, 0.5 * round_us) << "and are most of them";
+    const double bytes = static_cast<double>(profiler.backend().inventory(0, 1).bytes_per_round());
+    double declared = 0;
+    for (const KernelRow& row : profile.rows) declared += row.declared_bytes;
+    EXPECT_GE(declared, bytes) << "all that a round reads at an empty context, and the caches";
+  }
+}
+
+}  // namespace
+}  // namespace tare::profiles
