@@ -302,6 +302,46 @@ struct Methods {
   std::string unit_of_replication;  // "launch" or "block"
 };
 
+// ---- where the time goes --------------------------------------------------------------------------------------------
+
+// Microseconds a round, means over prompts; `what` a kernel or an op.
+struct TimeRow {
+  std::string what;
+  double baseline_us = kMissing;
+  double arm_us = kMissing;
+  double difference_us = kMissing;
+  double low_us = kMissing;  // 95 %, paired over prompts
+  double high_us = kMissing;
+};
+
+// timed = kernels or ops + idle + host, the residual; from a twin launch under a collector.
+struct ArmTimes {
+  std::string arm;
+  std::string fault;   // why there are none; empty when there are
+  std::string source;  // "kernels", "ops"
+  std::int64_t prompts = 0;
+  double timed_us = kMissing;
+  double busy_us = kMissing;
+  double idle_us = kMissing;
+  double host_us = kMissing;
+  double profiled_us = kMissing;  // the round under the collector
+};
+
+struct TimeDifference {
+  std::string arm;  // less the baseline
+  std::int64_t prompts = 0;
+  std::vector<TimeRow> rows;  // largest difference first
+  TimeRow idle, host, timed;
+  double explained_share = kMissing;
+  std::vector<std::string> only_baseline;  // what just one of the two launches
+  std::vector<std::string> only_arm;
+};
+
+struct Times {
+  std::vector<ArmTimes> arms;  // empty: nothing was profiled
+  std::vector<TimeDifference> differences;
+};
+
 // ---- the whole ------------------------------------------------------------------------------------------------------
 
 struct Findings {
@@ -327,6 +367,7 @@ struct Findings {
   std::vector<Prompt> prompts;
   Texts texts;
   Conditions conditions;
+  Times times;
   ScheduleFacts schedule;
   Methods methods;
 };

@@ -32,6 +32,9 @@ Json of(const OutcomeCount& outcome);
 Json of(const Reading& reading);
 Json of(const Fact& fact);
 Json of(const RunConditions& run);
+Json of(const TimeRow& row);
+Json of(const ArmTimes& times);
+Json of(const TimeDifference& difference);
 Json of(const Effect& effect, const Findings& findings);
 Json of(const MeasureValue& value, const Findings& findings);
 Json of(const Run& run, const Findings& findings);
@@ -259,6 +262,39 @@ Json of(const Conditions& conditions) {
           {"runs", of(conditions.runs)}};
 }
 
+Json of(const TimeRow& row) {
+  return {{"what", row.what},
+          {"baseline_us", number(row.baseline_us)},
+          {"arm_us", number(row.arm_us)},
+          {"difference_us", number(row.difference_us)},
+          {"low_us", number(row.low_us)},
+          {"high_us", number(row.high_us)}};
+}
+
+Json of(const ArmTimes& times) {
+  return {{"arm", times.arm},
+          {"fault", times.fault},
+          {"source", times.source},
+          {"prompts", times.prompts},
+          {"timed_us", number(times.timed_us)},
+          {"busy_us", number(times.busy_us)},
+          {"idle_us", number(times.idle_us)},
+          {"host_us", number(times.host_us)},
+          {"profiled_us", number(times.profiled_us)}};
+}
+
+Json of(const TimeDifference& difference) {
+  return {{"arm", difference.arm},
+          {"prompts", difference.prompts},
+          {"rows", of(difference.rows)},
+          {"idle", of(difference.idle)},
+          {"host", of(difference.host)},
+          {"timed", of(difference.timed)},
+          {"explained_share", number(difference.explained_share)},
+          {"only_baseline", difference.only_baseline},
+          {"only_arm", difference.only_arm}};
+}
+
 Json of(const ScheduleFacts& schedule) {
   return {{"granularity", schedule.granularity}, {"blocks", schedule.blocks}, {"block_orders", schedule.block_orders},
           {"letters", schedule.letters},         {"seed", schedule.seed},     {"warm_up", schedule.warm_up},
@@ -302,6 +338,7 @@ Json findings_json(const Findings& findings) {
   json["prompts"] = of(findings.prompts);
   json["texts"] = of(findings.texts);
   json["conditions"] = of(findings.conditions);
+  json["times"] = {{"arms", of(findings.times.arms)}, {"differences", of(findings.times.differences)}};
   json["schedule"] = of(findings.schedule);
   json["methods"] = of(findings.methods);
   return json;

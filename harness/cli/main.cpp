@@ -82,6 +82,7 @@ int run_program(int argc, char** argv) {
   app.footer("Example: tare run experiments/quickstart.json --out runs/quickstart");
   tare::harness::Chosen chosen;
   tare::harness::add_run_command(app, chosen);
+  tare::harness::add_reconcile_command(app, chosen);
   tare::harness::add_report_command(app, chosen);
   tare::harness::add_init_command(app, chosen);
   tare::harness::add_generate_command(app, chosen);

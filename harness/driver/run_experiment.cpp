@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "harness/driver/launch.h"
 #include "harness/driver/measure.h"
+#include "harness/driver/profile_arms.h"
 #include "harness/driver/replay_texts.h"
 #include "harness/environment/build_info.h"
 #include "harness/environment/environment.h"
@@ -111,7 +112,8 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
   std::vector<const PlannedBlock*> todo;
   for (const PlannedBlock& block : planned.blocks)
     if (!is_complete(block.block)) todo.push_back(&block);
-  if (todo.empty()) {
+  const bool measured = todo.empty();
+  if (measured && arms_to_profile(experiment, ledger).empty()) {
     summary.prompts = static_cast<std::int64_t>(ledger.texts().size());
     return summary;
   }
@@ -119,12 +121,15 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
   const std::int64_t sitting = begin_sitting(experiment, ledger);
   const std::vector<forced::ReplayText> texts = prepare_texts(experiment, ledger, settings, sitting);
   summary.prompts = static_cast<std::int64_t>(texts.size());
-  validate_instrument(experiment, ledger, settings, texts, sitting);
+  if (!measured) validate_instrument(experiment, ledger, settings, texts, sitting);
 
   const bool resident = experiment.schedule.granularity == Granularity::kPrompt;
   std::int64_t prompts = 0;
   for (const PlannedBlock* block : todo) prompts += static_cast<std::int64_t>(block->runs.size() * texts.size());
-  if (!resident) prompts += static_cast<std::int64_t>(todo.front()->warmups.size() * texts.size());
+  if (!resident && !measured) prompts += static_cast<std::int64_t>(todo.front()->warmups.size() * texts.size());
+  const std::vector<const Arm*> to_profile = arms_to_profile(experiment, ledger);
+  prompts += static_cast<std::int64_t>(to_profile.size()) *
+             std::min(experiment.profile.prompts, static_cast<std::int64_t>(texts.size()));
   Remaining remaining(prompts);
   GpusOfSitting gpus(ledger, sitting);
   MeasureContext context{&experiment, &texts, &ledger, &settings, sitting, &gpus, [&](const std::string& what) {
@@ -144,6 +149,7 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
                               parts.hint.empty() ? "" : "; ", describe_blocks(marked));
     throw Error(parts);
   }
+  profile_arms(context, to_profile);
   return summary;
 }
 

@@ -124,6 +124,7 @@ Json to_json(const Experiment& experiment) {
   if (experiment.texts.mode != TextMode::kGiven) json["prompts"] = prompts_json(experiment.prompts);
   if (!experiment.pinned_cores.empty()) json["pinning"] = {{"cores", experiment.pinned_cores}};
   // Only where it was changed: directories that were measured before there was a sampler stay the same experiment.
+  if (experiment.profile.prompts > 0) json["profile"] = {{"prompts", experiment.profile.prompts}};
   if (experiment.environment.sampler_hz != kDefaultSamplerHz)
     json["environment"] = {{"sampler_hz", experiment.environment.sampler_hz}};
   json["limits"] = {{"worker_start_s", experiment.limits.worker_start_s}, {"prompt_s", experiment.limits.prompt_s}};

@@ -16,6 +16,7 @@ namespace tare::harness {
 
 constexpr std::size_t kFewestArms = 2;
 constexpr double kDefaultSamplerHz = 5;  // steps of clocks and power last longer than a fifth of a second
+constexpr std::int64_t kMostProfiledPrompts = 4096;
 constexpr double kMostSamplerHz = 1000;  // above 10, NVML's own advice, only to find out what a sample costs
 constexpr std::size_t kMostArms = 5;     // balanced orders are tabulated up to five (stats/schedule.h)
 
@@ -69,6 +70,11 @@ struct AnalysisSettings {
   std::optional<double> non_inferiority_margin_percent;  // absent: non-inferiority is not asked
 };
 
+// After the blocks a twin launch of every arm replays the first texts under a collector.
+struct ProfileSettings {
+  std::int64_t prompts = 0;  // texts; 0: no twin launches
+};
+
 // Readings of the machine while a run goes on (harness/environment/sampler.h).
 struct EnvironmentSettings {
   double sampler_hz = kDefaultSamplerHz;  // 0: only before and after each run
@@ -92,6 +98,7 @@ struct Experiment {
   AnalysisSettings analysis;
   std::vector<int> pinned_cores;  // empty: not pinned
   EnvironmentSettings environment;
+  ProfileSettings profile;
   Limits limits;
 };
 

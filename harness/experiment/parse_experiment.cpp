@@ -198,6 +198,13 @@ std::vector<int> read_pinning(JsonReader reader) {
   return cores;
 }
 
+ProfileSettings read_profile(JsonReader reader) {
+  ProfileSettings profile;
+  if (reader.has("prompts")) profile.prompts = reader.integer("prompts", 0, kMostProfiledPrompts);
+  reader.refuse_unknown_keys();
+  return profile;
+}
+
 EnvironmentSettings read_environment(JsonReader reader) {
   EnvironmentSettings environment;
   if (reader.has("sampler_hz")) environment.sampler_hz = reader.number("sampler_hz", 0, kMostSamplerHz);
@@ -231,6 +238,7 @@ Experiment read_fields(JsonReader reader) {
   experiment.measures = read_measures(reader);
   if (reader.has("analysis")) experiment.analysis = read_analysis(reader.object("analysis"));
   if (reader.has("pinning")) experiment.pinned_cores = read_pinning(reader.object("pinning"));
+  if (reader.has("profile")) experiment.profile = read_profile(reader.object("profile"));
   if (reader.has("environment")) experiment.environment = read_environment(reader.object("environment"));
   if (reader.has("limits")) experiment.limits = read_limits(reader.object("limits"));
   reader.refuse_unknown_keys();

@@ -61,9 +61,11 @@ void create(Connection& connection, const LedgerIdentity& identity) {
 
 // Brings an older file to kLedgerVersion: all of it or nothing.
 void migrate(Connection& connection) {
-  if (connection.integer("PRAGMA user_version") == kLedgerVersion) return;
+  const std::int64_t version = connection.integer("PRAGMA user_version");
+  if (version == kLedgerVersion) return;
   Transaction transaction(connection);
-  connection.execute(ledger_migration_1_to_2());
+  if (version < 2) connection.execute(ledger_migration_1_to_2());
+  connection.execute(ledger_migration_2_to_3());
   connection.execute(fmt::format("PRAGMA user_version = {}", kLedgerVersion));
   transaction.commit();
 }
@@ -404,6 +406,25 @@ void Ledger::store_gpu(std::int64_t sitting, const GpuFacts& gpu) {
       .bind(gpu.max_memory_clock_mhz)
       .bind(gpu.persistence)
       .bind(missing.dump())
+      .run();
+}
+
+void Ledger::store_profile(const ProfileRecord& profile) {
+  Statement(state_->connection,
+            "INSERT INTO profiles (launch_id, position, prompt_id, fault, source, rounds, records, span_us, idle_us, "
+            "round_us, unmatched, rows) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(profile.launch_id)
+      .bind(profile.position)
+      .bind(profile.prompt_id)
+      .bind(profile.fault)
+      .bind(profile.source)
+      .bind(profile.rounds)
+      .bind(profile.records)
+      .bind(profile.span_us)
+      .bind(profile.idle_us)
+      .bind(profile.round_us)
+      .bind(profile.unmatched)
+      .bind(profile.rows.dump())
       .run();
 }
 

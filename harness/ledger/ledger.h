@@ -18,7 +18,7 @@
 namespace tare::harness {
 
 constexpr const char* kLedgerFile = "ledger.sqlite";
-constexpr std::int64_t kLedgerVersion = 2;                 // PRAGMA user_version of what is written
+constexpr std::int64_t kLedgerVersion = 3;                 // PRAGMA user_version of what is written
 constexpr std::int64_t kOldestLedgerVersion = 1;           // that can be read, and gone on with
 constexpr std::int64_t kLedgerApplicationId = 0x74617265;  // PRAGMA application_id: "tare"
 
@@ -92,6 +92,8 @@ class Ledger {
   // A GPU that an arm uses in this sitting; what is known already is kept.
   void store_gpu(std::int64_t sitting, const GpuFacts& gpu);
 
+  void store_profile(const ProfileRecord& profile);
+
   // Going on after an interruption. Marks the running and finished runs (warm-ups included) of every block that is not
   // complete as interrupted, and running warm-ups of complete blocks too; returns the blocks that were marked.
   // `slots_per_block` counts runs without warm-ups.
@@ -109,7 +111,8 @@ class Ledger {
   [[nodiscard]] std::vector<RunRecord> runs() const;
   [[nodiscard]] std::vector<PromptResult> prompt_results(std::int64_t run_id) const;  // by position, rounds included
   [[nodiscard]] std::vector<StoredSample> samples() const;
-  [[nodiscard]] std::vector<GpuRecord> gpus() const;  // by sitting
+  [[nodiscard]] std::vector<GpuRecord> gpus() const;          // by sitting
+  [[nodiscard]] std::vector<ProfileRecord> profiles() const;  // by launch, position
 
  private:
   struct State;

@@ -327,4 +327,30 @@ std::vector<GpuRecord> Ledger::gpus() const {
   return gpus;
 }
 
+std::vector<ProfileRecord> Ledger::profiles() const {
+  std::vector<ProfileRecord> profiles;
+  if (state_->version < 3) return profiles;
+  const std::string where = file().string() + ": profiles";
+  Statement row(state_->connection,
+                "SELECT launch_id, position, prompt_id, fault, source, rounds, records, span_us, idle_us, round_us, "
+                "unmatched, rows FROM profiles ORDER BY launch_id, position");
+  while (row.step()) {
+    ProfileRecord profile;
+    profile.launch_id = row.integer(0);
+    profile.position = row.integer(1);
+    profile.prompt_id = row.text(2);
+    profile.fault = row.text(3);
+    profile.source = row.text(4);
+    profile.rounds = row.integer(5);
+    profile.records = row.integer(6);
+    profile.span_us = row.number(7);
+    profile.idle_us = row.number(8);
+    profile.round_us = row.number(9);
+    profile.unmatched = row.text(10);
+    profile.rows = parse_json(row.text(11), where);
+    profiles.push_back(std::move(profile));
+  }
+  return profiles;
+}
+
 }  // namespace tare::harness

@@ -63,7 +63,7 @@ struct ValidationRecord {
 struct LaunchRecord {
   std::int64_t id = 0;  // given by the ledger
   std::string arm;
-  std::string purpose;               // "texts", "validation", "measurement"
+  std::string purpose;               // "texts", "validation", "measurement", "profile"
   std::int64_t block = -1;           // -1 outside blocks
   std::int64_t sitting = 0;          // counts the invocations of `tare run` on this ledger, from 1
   std::vector<std::string> program;  // argv
@@ -131,6 +131,23 @@ struct StoredSample {
 struct GpuRecord {
   std::int64_t sitting = 0;
   GpuFacts facts;
+};
+
+// Where the time of a prompt's rounds went, in a twin launch under a collector (docs/protocol/worker.md, profile).
+// Means a round.
+struct ProfileRecord {
+  std::int64_t launch_id = 0;
+  std::int64_t position = 0;
+  std::string prompt_id;
+  std::string fault;  // why there is no profile; everything after it is empty then
+  std::string source;
+  std::int64_t rounds = 0;
+  std::int64_t records = 0;
+  double span_us = 0;
+  double idle_us = 0;
+  double round_us = 0;  // under the collector
+  std::string unmatched;
+  Json rows = Json::array();  // as the worker sent them
 };
 
 [[nodiscard]] std::string to_text(RunState state);  // "running", "finished", ...

@@ -34,6 +34,25 @@ CREATE TABLE gpus (
 ) STRICT;
 )sql";
 
+// What version 3 brought.
+constexpr const char* kTablesOfVersion3 = R"sql(
+CREATE TABLE profiles (
+  launch_id INTEGER NOT NULL REFERENCES launches (id),
+  position INTEGER NOT NULL CHECK (position >= 0),
+  prompt_id TEXT NOT NULL REFERENCES texts (prompt_id),
+  fault TEXT NOT NULL,
+  source TEXT NOT NULL CHECK (source IN ('', 'kernels', 'ops')),
+  rounds INTEGER NOT NULL CHECK (rounds >= 0),
+  records INTEGER NOT NULL CHECK (records >= 0),
+  span_us REAL NOT NULL,
+  idle_us REAL NOT NULL,
+  round_us REAL NOT NULL,
+  unmatched TEXT NOT NULL,
+  rows TEXT NOT NULL,
+  PRIMARY KEY (launch_id, position)
+) STRICT;
+)sql";
+
 constexpr const char* kOtherTables = R"sql(
 CREATE TABLE experiment (
   id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -186,11 +205,15 @@ ALTER TABLE samples ADD COLUMN cost_ns INTEGER;
 }  // namespace
 
 std::string ledger_schema() {
-  return std::string(kOtherTables) + kTablesOfVersion2;
+  return std::string(kOtherTables) + kTablesOfVersion2 + kTablesOfVersion3;
 }
 
 std::string ledger_migration_1_to_2() {
   return std::string(kNewColumnsOfVersion2) + kTablesOfVersion2;
+}
+
+std::string ledger_migration_2_to_3() {
+  return kTablesOfVersion3;
 }
 
 }  // namespace tare::harness

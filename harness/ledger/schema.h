@@ -1,4 +1,4 @@
-// The ledger's tables (version 2). Columns and units: docs/protocol/ledger.md, kept equal by a test.
+// The ledger's tables (version 3). Columns and units: docs/protocol/ledger.md, kept equal by a test.
 #pragma once
 
 #include <string>
@@ -8,5 +8,7 @@ namespace tare::harness {
 [[nodiscard]] std::string ledger_schema();
 // Turns the tables of version 1 into those of ledger_schema(): columns and tables are added, nothing else changes.
 [[nodiscard]] std::string ledger_migration_1_to_2();
+// Likewise, the tables of version 2.
+[[nodiscard]] std::string ledger_migration_2_to_3();
 
 }  // namespace tare::harness

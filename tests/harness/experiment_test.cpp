@@ -41,6 +41,7 @@ TEST(Experiment, ReadsEveryField) {
   json["pinning"] = {{"cores", {1, 0}}};
   json["environment"] = {{"sampler_hz", 2.5}};
   json["arms"][1]["sampler_hz"] = 0;
+  json["profile"] = {{"prompts", 5}};
   json["limits"] = {{"worker_start_s", 7}, {"prompt_s", 8}};
   const Experiment experiment = parse(json);
   EXPECT_EQ(experiment.name, "small");
@@ -61,6 +62,7 @@ TEST(Experiment, ReadsEveryField) {
   EXPECT_THAT(experiment.pinned_cores, ElementsAre(1, 0));
   EXPECT_EQ(experiment.limits.worker_start_s, 7);
   EXPECT_EQ(experiment.limits.prompt_s, 8);
+  EXPECT_EQ(experiment.profile.prompts, 5);
   EXPECT_EQ(sampler_hz(experiment, experiment.arms[0]), 2.5);
   EXPECT_EQ(sampler_hz(experiment, experiment.arms[1]), 0);
   EXPECT_EQ(to_json(parse(to_json(experiment))).dump(), to_json(experiment).dump());
@@ -76,6 +78,19 @@ TEST(Experiment, TheSamplersDefaultIsNotInTheNormalisedForm) {
   EXPECT_EQ(experiment_digest(parse(json)), experiment_digest(plain));
   json["environment"] = {{"sampler_hz", 0}};
   EXPECT_NE(experiment_digest(parse(json)), experiment_digest(plain));
+}
+
+TEST(Experiment, ProfilesAreInTheNormalisedFormOnlyWhereTheyAreAskedFor) {
+  const Experiment plain = parse(small_experiment());
+  EXPECT_EQ(plain.profile.prompts, 0);
+  EXPECT_FALSE(to_json(plain).contains("profile"));
+  Json json = small_experiment();
+  json["profile"] = {{"prompts", 0}};
+  EXPECT_EQ(experiment_digest(parse(json)), experiment_digest(plain));
+  json["profile"] = {{"prompts", 2}};
+  EXPECT_NE(experiment_digest(parse(json)), experiment_digest(plain));
+  json["profile"] = {{"rounds", 2}};
+  EXPECT_THAT(fault_of(json), HasSubstr("profile.rounds"));
 }
 
 TEST(Experiment, GivenTextsBringTheirPrompts) {

@@ -138,7 +138,7 @@ TEST_F(LedgerTest, AFileOfAnotherProgramIsRefused) {
 TEST_F(LedgerTest, AnotherVersionIsRefusedWithBothVersions) {
   { const Ledger ledger = open(); }
   execute("PRAGMA user_version = 7");
-  EXPECT_THAT(fault_of([&] { (void)open(); }).what(), AllOf(HasSubstr("version 7"), HasSubstr("versions 1 to 2")));
+  EXPECT_THAT(fault_of([&] { (void)open(); }).what(), AllOf(HasSubstr("version 7"), HasSubstr("versions 1 to 3")));
 }
 
 TEST_F(LedgerTest, KeepsEveryReadingOfTheMachineAndItsGpu) {
@@ -268,6 +268,7 @@ TEST_F(OldLedger, IsBroughtUpToDateWhenItGoesOnAndNoRowChanges) {
   const Ledger ledger = Ledger::open_for_reading(file_);
   ASSERT_EQ(ledger.samples().size(), samples + 1);
   EXPECT_FALSE(ledger.samples().front().sample.own_cpu_ticks);
+  EXPECT_TRUE(ledger.profiles().empty());
   EXPECT_EQ(ledger.samples().back().sample.own_cpu_ticks, 7);
   EXPECT_TRUE(ledger.samples().back().sample.gpu);
   EXPECT_EQ(ledger.runs().size(), 9U);
@@ -285,6 +286,39 @@ TEST_F(OldLedger, OfAnotherExperimentIsRefusedUntouched) {
   const std::string before = read_text_file(file_);
   EXPECT_THROW((void)open(), Error);
   EXPECT_EQ(read_text_file(file_), before);
+}
+
+TEST_F(LedgerTest, ProfilesComeBackAsTheyWere) {
+  ProfileRecord profile;
+  {
+    Ledger ledger = open_with_texts();
+    profile.launch_id = begin_launch(ledger, "a");
+    profile.prompt_id = ledger.texts().front().prompt_id;
+    profile.source = "ops";
+    profile.rounds = 3;
+    profile.records = 30;
+    profile.span_us = 10.5;
+    profile.idle_us = 0.5;
+    profile.round_us = 12;
+    profile.rows = {{{"kernel", "norm"}, {"us", 10}}};
+    ledger.store_profile(profile);
+    profile.position = 1;
+    profile.fault = "no CUPTI here";
+    ledger.store_profile(profile);
+    EXPECT_THROW(ledger.store_profile(profile), Error) << "one a launch and place";
+  }
+  const std::vector<ProfileRecord> read = Ledger::open_for_reading(file_).profiles();
+  ASSERT_EQ(read.size(), 2U);
+  EXPECT_EQ(read[0].prompt_id, profile.prompt_id);
+  EXPECT_EQ(read[0].source, "ops");
+  EXPECT_EQ(read[0].rounds, 3);
+  EXPECT_EQ(read[0].records, 30);
+  EXPECT_EQ(read[0].span_us, 10.5);
+  EXPECT_EQ(read[0].idle_us, 0.5);
+  EXPECT_EQ(read[0].round_us, 12);
+  EXPECT_EQ(read[0].rows, profile.rows);
+  EXPECT_EQ(read[0].fault, "");
+  EXPECT_EQ(read[1].fault, "no CUPTI here");
 }
 
 TEST_F(LedgerTest, AFileThatIsNoDatabaseIsInputNotACrash) {

@@ -402,5 +402,60 @@ TEST(WriteReport, ADirectoryThatCannotBeMadeIsTheEnvironments) {
   }
 }
 
+// Two arms that were profiled and one that could not be.
+Findings profiled() {
+  Findings findings = sample::three_arms();
+  findings.times.arms = {{.arm = "q8",
+                          .fault = "",
+                          .source = "ops",
+                          .prompts = 4,
+                          .timed_us = 100,
+                          .busy_us = 90,
+                          .idle_us = 4,
+                          .host_us = 6,
+                          .profiled_us = 103},
+                         {.arm = "q4",
+                          .fault = "",
+                          .source = "ops",
+                          .prompts = 4,
+                          .timed_us = 80,
+                          .busy_us = 71,
+                          .idle_us = 4,
+                          .host_us = 5,
+                          .profiled_us = 83},
+                         {.arm = "q8-again", .fault = "no CUPTI here", .source = ""}};
+  TimeDifference difference;
+  difference.arm = "q4";
+  difference.prompts = 4;
+  for (int i = 0; i < 25; ++i) difference.rows.push_back({"op " + std::to_string(i), 3.6, 2.84, -0.76, -0.8, -0.72});
+  difference.idle = {"idle", 4, 4, 0, -0.1, 0.1};
+  difference.host = {"host", 6, 5, -1, -2, 0};
+  difference.timed = {"timed round", 100, 80, -20, -21, -19};
+  difference.explained_share = 0.95;
+  difference.only_arm = {"op 3"};
+  findings.times.differences = {difference};
+  return findings;
+}
+
+TEST(TimesSection, StandsWhereSomethingWasProfiledAndAddsUpWhatItLeavesOut) {
+  EXPECT_THAT(markdown_without_figures(sample::three_arms()), Not(HasSubstr("Where the time goes")));
+  const std::string text = markdown_without_figures(profiled());
+  EXPECT_THAT(text, HasSubstr("## Where the time goes"));
+  EXPECT_THAT(text, HasSubstr("| q8 | 100.00 | 90.00 | 4.00 | 6.00 | 103.00 | 4 |"));
+  EXPECT_THAT(text, HasSubstr("Not profiled: q8-again: no CUPTI here"));
+  EXPECT_THAT(text, HasSubstr("| 5 others | 18.00 | 14.20 | \u22123.80 |"));
+  EXPECT_THAT(text, HasSubstr("| host | 6.00 | 5.00 | \u22121.00 |"));
+  EXPECT_THAT(text, HasSubstr("Kernels or ops and idle make up 95.0 % of the difference"));
+  EXPECT_THAT(text, HasSubstr("Only q4 launches: op 3."));
+}
+
+TEST(TimesSection, JsonHasEveryRow) {
+  const Json json = findings_json(profiled());
+  EXPECT_EQ(json.at("times").at("arms").size(), 3U);
+  EXPECT_TRUE(json.at("times").at("arms")[2].at("timed_us").is_null());
+  EXPECT_EQ(json.at("times").at("differences")[0].at("rows").size(), 25U);
+  EXPECT_EQ(json.at("times").at("differences")[0].at("host").at("difference_us"), -1);
+}
+
 }  // namespace
 }  // namespace tare::reports

@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "harness/analysis/reconciliation.h"
+#include "harness/cli/commands.h"
+#include "harness/ledger/ledger.h"
+
+namespace tare::harness {
+namespace {
+
+constexpr double kPercent = 100;
+
+struct Arguments {
+  std::string directory;
+  bool json = false;
+};
+
+void print(const ReconciledArm& arm) {
+  if (!arm.fault.empty()) {
+    fmt::print("{}: no profile: {}\n\n", arm.arm, arm.fault);
+    return;
+  }
+  fmt::print(
+      "{}: round {:.2f} us as timed = {} {:.2f} + idle {:.2f} + host {:.2f} ({} prompts; {:.2f} us under the "
+      "collector, {:+.1f} %)\n",
+      arm.arm, arm.timed_us, arm.source, arm.span_us - arm.idle_us, arm.idle_us, arm.host_us, arm.prompts,
+      arm.profiled_us, (arm.profiled_us / arm.timed_us - 1) * kPercent);
+  if (!arm.unmatched.empty()) fmt::print("  kernels name no launch: {}\n", arm.unmatched);
+  for (const ReconciledRow& row : arm.rows)
+    fmt::print("{:10.2f} us {:5.1f} %  {}\n", row.arm_us, row.arm_us / arm.timed_us * kPercent, row.what);
+  fmt::print("\n");
+}
+
+void print(const ReconciledRow& row, double total) {
+  const std::string interval =
+      row.interval ? fmt::format("[{:.2f}, {:.2f}]", row.interval->low, row.interval->high) : "-";
+  fmt::print("{:10.2f} us {:>20} {:7.1f} %  {}\n", row.difference_us, interval,
+             total == 0 ? 0.0 : row.difference_us / total * kPercent, row.what);
+}
+
+void print(const ReconciledDifference& difference, const std::string& baseline) {
+  fmt::print("{} less {}: {:+.2f} us a round ({} prompts); 95 % intervals, paired over prompts; share of the whole\n",
+             difference.arm, baseline, difference.timed.difference_us, difference.prompts);
+  for (const std::string& what : difference.only_arm) fmt::print("  only {} launches: {}\n", difference.arm, what);
+  for (const std::string& what : difference.only_baseline) fmt::print("  only {} launches: {}\n", baseline, what);
+  const double total = difference.timed.difference_us;
+  for (const ReconciledRow& row : difference.rows) print(row, total);
+  print(difference.idle, total);
+  print(difference.host, total);
+  print(difference.timed, total);
+  fmt::print("kernels or ops and idle explain {:.1f} %; host, {:+.2f} us or {:.2f} % of the round, is the residual\n\n",
+             difference.explained_share * kPercent, difference.host.difference_us,
+             difference.host.difference_us / difference.timed.baseline_us * kPercent);
+}
+
+int run(const Arguments& arguments) {
+  const Ledger ledger = Ledger::open_for_reading(std::filesystem::path(arguments.directory) / kLedgerFile);
+  const Reconciliation reconciliation = reconcile(ledger);
+  if (arguments.json) {
+    fmt::print("{}\n", to_json(reconciliation).dump(2));
+    return 0;
+  }
+  for (const ReconciledArm& arm : reconciliation.arms) print(arm);
+  for (const ReconciledDifference& difference : reconciliation.differences) print(difference, reconciliation.baseline);
+  return 0;
+}
+
+}  // namespace
+
+void add_reconcile_command(CLI::App& app, Chosen& chosen) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("reconcile", "whether kernels or ops add up to what was timed, arm by arm");
+  command->add_option("directory", arguments->directory, "run directory of an experiment with \"profile\"")->required();
+  command->add_flag("--json", arguments->json, "every row as JSON");
+  command->footer("Example: tare reconcile runs/quickstart");
+  command->callback([arguments, &chosen] { chosen.action = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace tare::harness

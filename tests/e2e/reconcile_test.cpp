@@ -1,0 +1,99 @@
+// Twin launches under op timers, and whether their parts add up to what was timed.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tests/e2e/workspace.h"
+
+namespace tare::e2e {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t kHandicapUs = 150;
+
+class Reconcile : public Workspace {
+ protected:
+  [[nodiscard]] Json experiment() const {
+    Json json = {{"name", "reconcile"},
+                 {"model", source("models/embedded")},
+                 {"prompts", {{"file", source("prompts/tare-64.jsonl")}, {"limit", 4}}},
+                 {"texts", {{"mode", "greedy"}, {"max_tokens", 24}}},
+                 {"options", {{"cpu", {{"threads", 1}}}, {"context", 512}, {"weights", {{"format", "q8"}}}}},
+                 {"schedule", {{"granularity", "prompt"}, {"blocks", 2}, {"seed", 1}, {"warmup", true}}},
+                 {"profile", {{"prompts", 3}}}};
+    json["arms"] = Json::array();
+    json["arms"].push_back({{"name", "q8"}, {"options", Json::object()}});
+    json["arms"].push_back({{"name", "q4"}, {"options", {{"weights", {{"format", "q4"}}}}}});
+    json["arms"].push_back(
+        {{"name", "slow-host"}, {"options", {{"handicap", {{"place", "host"}, {"ns", kHandicapUs * 1000}}}}}});
+    return json;
+  }
+  [[nodiscard]] Json reconciled() const {
+    const Finished result = run({tare(), "reconcile", "out", "--json"}, folder_);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return parse_json(result.out, "output");
+  }
+};
+
+double number(const Json& json, const char* row, const char* field) {
+  return json.at(row).at(field).get<double>();
+}
+
+TEST_F(Reconcile, PartsAddUpAndAHandicapOnTheHostIsNamedHost) {
+  const std::string file = write(experiment());
+  const Finished measured = tare_run(file);
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  const Json json = reconciled();
+  ASSERT_EQ(json.at("arms").size(), 3U);
+  for (const Json& arm : json.at("arms")) {
+    EXPECT_EQ(arm.at("fault"), "");
+    EXPECT_EQ(arm.at("prompts"), 3);
+    double sum_us = arm.at("idle_us").get<double>() + arm.at("host_us").get<double>();
+    for (const Json& row : arm.at("rows")) sum_us += row.at("us").get<double>();
+    EXPECT_NEAR(sum_us, arm.at("timed_us").get<double>(), 1e-6 * sum_us);
+  }
+  ASSERT_EQ(json.at("differences").size(), 2U);
+  for (const Json& difference : json.at("differences")) {
+    double sum_us = number(difference, "idle", "difference_us") + number(difference, "host", "difference_us");
+    for (const Json& row : difference.at("rows")) sum_us += row.at("difference_us").get<double>();
+    EXPECT_NEAR(sum_us, number(difference, "timed", "difference_us"), 1e-6 * std::abs(sum_us) + 1e-9);
+  }
+  const Json& q4 = json.at("differences")[0];
+  EXPECT_LT(number(q4, "timed", "difference_us"), 0);
+  EXPECT_THAT(q4.at("rows")[0].at("what").get<std::string>(), HasSubstr("product q8"))
+      << "the products are what changed";
+  EXPECT_THAT(q4.at("rows")[0].at("what").get<std::string>(), HasSubstr(" -> product q4"));
+  // What was spun outside of every op is the host's; no op took a third of it. (Loads of the machine move ops by less.)
+  const Json& slow = json.at("differences")[1];
+  EXPECT_NEAR(number(slow, "host", "difference_us"), kHandicapUs, kHandicapUs / 3.0);
+  for (const Json& row : slow.at("rows"))
+    EXPECT_LT(std::abs(row.at("difference_us").get<double>()), kHandicapUs / 3.0) << row;
+
+  const Finished table = run({tare(), "reconcile", "out"}, folder_);
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("slow-host less q8: +"));
+  EXPECT_THAT(table.out, HasSubstr("is the residual"));
+  EXPECT_THAT(read_text_file(folder_ / "out" / "report.md"), HasSubstr("## Where the time goes"));
+
+  // Nothing is measured or profiled twice.
+  const Finished again = tare_run(file);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(reconciled(), json);
+}
+
+TEST_F(Reconcile, SaysSoWithoutProfilesAndOfAnArmThatCannotBeProfiled) {
+  Json plain = experiment();
+  plain.erase("profile");
+  plain["arms"].erase(2);
+  plain["arms"].erase(1);
+  plain["arms"].push_back({{"name", "again"}, {"options", Json::object()}});
+  ASSERT_EQ(tare_run(write(plain)).code, 0);
+  const Finished without = run({tare(), "reconcile", "out"}, folder_);
+  EXPECT_EQ(without.code, 2);
+  EXPECT_THAT(without.err, HasSubstr("holds no profiles"));
+  EXPECT_THAT(without.err, HasSubstr("\"profile\": {\"prompts\": 4}"));
+}
+
+}  // namespace
+}  // namespace tare::e2e
