@@ -333,6 +333,7 @@ struct TimeDifference {
   std::vector<TimeRow> rows;  // largest difference first
   TimeRow idle, host, timed;
   double explained_share = kMissing;
+  bool adds_up = true;                     // the residual is at most 5 % of the difference or 0.5 % of a round
   std::vector<std::string> only_baseline;  // what just one of the two launches
   std::vector<std::string> only_arm;
 };

@@ -291,6 +291,7 @@ Json of(const TimeDifference& difference) {
           {"host", of(difference.host)},
           {"timed", of(difference.timed)},
           {"explained_share", number(difference.explained_share)},
+          {"adds_up", difference.adds_up},
           {"only_baseline", difference.only_baseline},
           {"only_arm", difference.only_arm}};
 }

@@ -98,6 +98,11 @@ Table difference_table(const TimeDifference& difference, const std::string& base
       count_text(difference.prompts),
       std::isnan(difference.explained_share) ? kNotAvailable : fixed(difference.explained_share * 100, 1),
       std::isnan(share_of_round) ? kNotAvailable : share_text(share_of_round));
+  if (!difference.adds_up)
+    table.note +=
+        " THE PARTS DO NOT ADD UP: the residual is more than 5 % of the difference and more than 0.5 % of a round. The "
+        "timed and the twin launches ran at different speeds (a machine that changes its own, clocks, neighbours); the "
+        "rows are of the twin launches and say nothing about the rest.";
   return table;
 }
 

@@ -160,6 +160,9 @@ ReconciledDifference difference_of(const std::string& arm, const Points& baselin
   });
   double explained = result.idle.difference_us;
   for (const ReconciledRow& row : result.rows) explained += row.difference_us;
+  result.adds_up =
+      std::abs(result.host.difference_us) <= std::max(kMostResidualOfDifference * std::abs(result.timed.difference_us),
+                                                      kMostResidualOfRound * result.timed.baseline_us);
   result.explained_share = result.timed.difference_us == 0 ? 0 : explained / result.timed.difference_us;
   return result;
 }
@@ -283,6 +286,7 @@ reports::Times times_of(const Reconciliation& reconciliation) {
     next.host = row_of(difference.host);
     next.timed = row_of(difference.timed);
     next.explained_share = difference.explained_share;
+    next.adds_up = difference.adds_up;
     next.only_baseline = difference.only_baseline;
     next.only_arm = difference.only_arm;
   }
@@ -317,6 +321,7 @@ Json to_json(const Reconciliation& reconciliation) {
                            {"idle", row_json(difference.idle)},
                            {"host", row_json(difference.host)},
                            {"explained_share", difference.explained_share},
+                           {"adds_up", difference.adds_up},
                            {"only_baseline", difference.only_baseline},
                            {"only_arm", difference.only_arm},
                            {"rows", rows}});

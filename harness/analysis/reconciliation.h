@@ -21,6 +21,10 @@
 
 namespace tare::harness {
 
+// A residual beyond both says that the twin launches do not stand for the timed ones.
+constexpr double kMostResidualOfDifference = 0.05;
+constexpr double kMostResidualOfRound = 0.005;
+
 struct ReconciledRow {
   std::string what;                         // launch and part; "q8 -> q4" where only the launch differs
   double baseline_us = 0;                   // 0: this arm launches nothing of the kind
@@ -51,6 +55,7 @@ struct ReconciledDifference {
   ReconciledRow timed, idle, host;
   std::vector<ReconciledRow> rows;  // largest difference first
   double explained_share = 0;       // of the timed difference, by rows and idle; 1 - share is the residual's
+  bool adds_up = true;              // the residual is at most kMostResidualOfDifference or kMostResidualOfRound
   std::vector<std::string> only_baseline, only_arm;  // launch audit: what just one of them launches
 };
 

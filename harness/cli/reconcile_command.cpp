@@ -54,6 +54,11 @@ void print(const ReconciledDifference& difference, const std::string& baseline) 
   fmt::print("kernels or ops and idle explain {:.1f} %; host, {:+.2f} us or {:.2f} % of the round, is the residual\n\n",
              difference.explained_share * kPercent, difference.host.difference_us,
              difference.host.difference_us / difference.timed.baseline_us * kPercent);
+  if (!difference.adds_up)
+    fmt::print(
+        "THE PARTS DO NOT ADD UP: the residual is more than {:.0f} % of the difference and more than {:.1f} % of a "
+        "round;\nthe timed and the twin launches ran at different speeds (tare doctor says what may be the cause)\n\n",
+        kMostResidualOfDifference * kPercent, kMostResidualOfRound * kPercent);
 }
 
 int run(const Arguments& arguments) {

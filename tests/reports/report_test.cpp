@@ -449,6 +449,13 @@ TEST(TimesSection, StandsWhereSomethingWasProfiledAndAddsUpWhatItLeavesOut) {
   EXPECT_THAT(text, HasSubstr("Only q4 launches: op 3."));
 }
 
+TEST(TimesSection, SaysLoudlyThatPartsDoNotAddUp) {
+  Findings findings = profiled();
+  EXPECT_THAT(markdown_without_figures(findings), Not(HasSubstr("DO NOT ADD UP")));
+  findings.times.differences[0].adds_up = false;
+  EXPECT_THAT(markdown_without_figures(findings), HasSubstr("THE PARTS DO NOT ADD UP"));
+}
+
 TEST(TimesSection, JsonHasEveryRow) {
   const Json json = findings_json(profiled());
   EXPECT_EQ(json.at("times").at("arms").size(), 3U);
