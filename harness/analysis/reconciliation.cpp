@@ -38,6 +38,7 @@ struct Point {
   double idle_us = 0;
   double round_us = 0;
   Rows rows;
+  double profiles = 0;  // twin launches that are summed up here, until average()
 };
 using Points = std::map<std::string, Point>;  // by prompt id
 
@@ -56,6 +57,27 @@ Rows rows_of(const ProfileRecord& profile) {
     if (row.has("bytes")) amount.bytes += row.number("bytes", 0);
   }
   return rows;
+}
+
+void add_profile(Point& point, const ProfileRecord& profile) {
+  point.profiles += 1;
+  point.span_us += profile.span_us;
+  point.idle_us += profile.idle_us;
+  point.round_us += profile.round_us;
+  for (const auto& [key, amount] : rows_of(profile)) {
+    point.rows[key].us += amount.us;
+    point.rows[key].bytes += amount.bytes;
+  }
+}
+
+void average(Point& point) {
+  point.span_us /= point.profiles;
+  point.idle_us /= point.profiles;
+  point.round_us /= point.profiles;
+  for (auto& [key, amount] : point.rows) {
+    amount.us /= point.profiles;
+    amount.bytes /= point.profiles;
+  }
 }
 
 // Mean time of a round by prompt, over the counted runs of an arm.
@@ -236,9 +258,10 @@ Reconciliation reconcile(const Gathered& gathered, const std::vector<ProfileReco
       if (found == timed.end()) continue;
       source = profile.source;
       unmatched = profile.unmatched;
-      points[i][profile.prompt_id] = {found->second, profile.span_us, profile.idle_us, profile.round_us,
-                                      rows_of(profile)};
+      add_profile(points[i][profile.prompt_id], profile);
+      points[i][profile.prompt_id].timed_us = found->second;
     }
+    for (auto& [prompt, point] : points[i]) average(point);
     if (fault.empty() && points[i].empty()) fault = "no profiled prompt was timed";
     ReconciledArm arm = points[i].empty() ? ReconciledArm{} : arm_of(name, points[i]);
     arm.arm = name;

@@ -3,6 +3,7 @@
 //
 // Per prompt p that both were profiled on, in microseconds a round:
 //   timed(p)  mean of the counted runs' decode time over their rounds, never under a collector
+//   rows(p), idle(p), span(p)  means over the arm's twin launches, one a block
 //   timed(p) = sum of rows(p) + idle(p) + host(p),  host(p) := timed(p) - span(p) of the profile
 // host is the residual: what of the timed round the twin launch's kernels and gaps do not cover. It takes up all that
 // differs between the two launches, so it can be wrong and be seen to be.

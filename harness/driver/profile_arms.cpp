@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
+#include <utility>
 
 #include "harness/driver/launch.h"
 #include "harness/driver/replay_texts.h"
@@ -40,9 +40,13 @@ std::size_t profiled_texts(const Experiment& experiment, std::size_t texts) {
   return std::min(texts, static_cast<std::size_t>(experiment.profile.prompts));
 }
 
-void profile_arm(const MeasureContext& context, const Arm& arm) {
+}  // namespace
+
+void make_profile(const MeasureContext& context, const PlannedProfile& profile) {
+  const Arm& arm = *profile.arm;
+  stop_if_interrupted(*context.settings);
   Launch launch(*context.experiment, arm, context.settings->own_program.string(), *context.ledger,
-                {kPurpose, -1, context.sitting});
+                {kPurpose, profile.block, context.sitting});
   for (std::size_t i = 0; i < profiled_texts(*context.experiment, context.texts->size()); ++i) {
     stop_if_interrupted(*context.settings);
     const forced::ReplayText& text = (*context.texts)[i];
@@ -66,27 +70,30 @@ void profile_arm(const MeasureContext& context, const Arm& arm) {
   }
 }
 
-}  // namespace
-
-std::vector<const Arm*> arms_to_profile(const Experiment& experiment, const Ledger& ledger) {
-  if (experiment.profile.prompts == 0) return {};
-  std::map<std::int64_t, std::string> arm_of_launch;
-  for (const LaunchRecord& launch : ledger.launches()) arm_of_launch[launch.id] = launch.arm;
+std::vector<PlannedProfile> profiles_to_make(const Experiment& experiment, const Ledger& ledger,
+                                             const std::vector<PlannedBlock>& blocks) {
+  std::vector<PlannedProfile> missing;
+  if (experiment.profile.prompts == 0) return missing;
+  std::map<std::int64_t, LaunchRecord> launches;
+  for (LaunchRecord& launch : ledger.launches()) launches[launch.id] = std::move(launch);
   const std::size_t wanted = profiled_texts(experiment, ledger.texts().size());
   // A launch that was interrupted left fewer profiles than wanted, and none that says why.
   std::map<std::int64_t, std::size_t> profiles;
-  std::set<std::string> done;
-  for (const ProfileRecord& profile : ledger.profiles())
-    if (++profiles[profile.launch_id] == wanted || !profile.fault.empty())
-      done.insert(arm_of_launch[profile.launch_id]);
-  std::vector<const Arm*> arms;
-  for (const Arm& arm : experiment.arms)
-    if (!done.contains(arm.name)) arms.push_back(&arm);
-  return arms;
-}
-
-void profile_arms(const MeasureContext& context, const std::vector<const Arm*>& arms) {
-  for (const Arm* arm : arms) profile_arm(context, *arm);
+  std::set<std::pair<std::int64_t, std::string>> done;
+  std::set<std::string> impossible;
+  for (const ProfileRecord& profile : ledger.profiles()) {
+    const LaunchRecord& launch = launches[profile.launch_id];
+    if (!profile.fault.empty()) impossible.insert(launch.arm);
+    if (++profiles[profile.launch_id] == wanted) done.emplace(launch.block, launch.arm);
+  }
+  for (const PlannedBlock& block : blocks) {
+    const auto first = static_cast<std::ptrdiff_t>(missing.size());
+    for (const Arm& arm : experiment.arms)
+      if (!done.contains({block.block, arm.name}) && !impossible.contains(arm.name))
+        missing.push_back({block.block, &arm});
+    if (block.block % 2 != 0) std::reverse(missing.begin() + first, missing.end());
+  }
+  return missing;
 }
 
 }  // namespace tare::harness

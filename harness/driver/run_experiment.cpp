@@ -113,7 +113,7 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
   for (const PlannedBlock& block : planned.blocks)
     if (!is_complete(block.block)) todo.push_back(&block);
   const bool measured = todo.empty();
-  if (measured && arms_to_profile(experiment, ledger).empty()) {
+  if (measured && profiles_to_make(experiment, ledger, planned.blocks).empty()) {
     summary.prompts = static_cast<std::int64_t>(ledger.texts().size());
     return summary;
   }
@@ -127,8 +127,7 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
   std::int64_t prompts = 0;
   for (const PlannedBlock* block : todo) prompts += static_cast<std::int64_t>(block->runs.size() * texts.size());
   if (!resident && !measured) prompts += static_cast<std::int64_t>(todo.front()->warmups.size() * texts.size());
-  const std::vector<const Arm*> to_profile = arms_to_profile(experiment, ledger);
-  prompts += static_cast<std::int64_t>(to_profile.size()) *
+  prompts += static_cast<std::int64_t>(profiles_to_make(experiment, ledger, planned.blocks).size()) *
              std::min(experiment.profile.prompts, static_cast<std::int64_t>(texts.size()));
   Remaining remaining(prompts);
   GpusOfSitting gpus(ledger, sitting);
@@ -139,6 +138,8 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
     for (std::size_t i = 0; i < todo.size(); ++i) {
       measure_block(context, *todo[i], resident || i == 0);
       ++summary.blocks_measured;
+      for (const PlannedProfile& profile : profiles_to_make(experiment, ledger, {*todo[i]}))
+        make_profile(context, profile);
     }
   } catch (const Error& error) {
     const std::vector<std::int64_t> marked = ledger.interrupt_incomplete_blocks(
@@ -149,7 +150,9 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
                               parts.hint.empty() ? "" : "; ", describe_blocks(marked));
     throw Error(parts);
   }
-  profile_arms(context, to_profile);
+  // Of blocks that were finished before, when somebody stopped in between.
+  for (const PlannedProfile& profile : profiles_to_make(experiment, ledger, planned.blocks))
+    make_profile(context, profile);
   return summary;
 }
 

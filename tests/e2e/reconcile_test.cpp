@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/ledger/ledger.h"
 #include "tests/e2e/workspace.h"
 
 namespace tare::e2e {
 namespace {
 
+using harness::LaunchRecord;
+using harness::Ledger;
 using testing::HasSubstr;
 
 constexpr std::int64_t kHandicapUs = 2000;  // far beyond what a machine that changes its speed does to a round
@@ -80,6 +83,13 @@ TEST_F(Reconcile, PartsAddUpAndAHandicapOnTheHostIsNamedHost) {
   EXPECT_THAT(table.out, HasSubstr("slow-host less q8: +"));
   EXPECT_THAT(table.out, HasSubstr("is the residual"));
   EXPECT_THAT(read_text_file(folder_ / "out" / "report.md"), HasSubstr("## Where the time goes"));
+
+  // One twin launch an arm and block, the arms of the second block in reverse.
+  const Ledger ledger = Ledger::open_for_reading(folder_ / "out" / "ledger.sqlite");
+  std::vector<std::string> twins;
+  for (const LaunchRecord& launch : ledger.launches())
+    if (launch.purpose == "profile") twins.push_back(std::to_string(launch.block) + launch.arm);
+  EXPECT_THAT(twins, testing::ElementsAre("0q8", "0q4", "0slow-host", "1slow-host", "1q4", "1q8"));
 
   // Nothing is measured or profiled twice.
   const Finished again = tare_run(file);
