@@ -44,21 +44,6 @@ std::vector<std::vector<std::size_t>> assign(const KernelRecords& records, const
   return rounds;
 }
 
-// Why the records of the rounds cannot be matched to the declared launches, or nothing.
-std::string mismatch(const std::vector<std::vector<KernelRecord>>& rounds,
-                     const std::vector<engine::LaunchRecord>& launches) {
-  if (launches.empty()) return "the backend declares no launches";
-  for (std::size_t r = 0; r < rounds.size(); ++r) {
-    if (rounds[r].size() != launches.size())
-      return fmt::format("the backend declares {} launches a round, round {} has {} kernels", launches.size(), r,
-                         rounds[r].size());
-    for (std::size_t i = 0; i < launches.size(); ++i)
-      if (rounds[r][i].name != rounds.front()[i].name)
-        return fmt::format("kernel {} of round {} is not that of round 0", i, r);
-  }
-  return {};
-}
-
 }  // namespace
 
 ReplayProfile make_replay_profile(const KernelRecords& records, const std::vector<RoundMark>& marks,
@@ -89,7 +74,7 @@ ReplayProfile make_replay_profile(const KernelRecords& records, const std::vecto
                          [&](std::size_t r, std::size_t i) { return records.labels[indices[r][i]]; });
     return profile;
   }
-  profile.unmatched = mismatch(rounds, launches);
+  profile.unmatched = launch_mismatch(rounds, launches);
   const bool matched = profile.unmatched.empty();
   const std::vector<engine::LaunchRecord> none(1);
   const std::vector<engine::LaunchRecord>& declared = matched ? launches : none;

@@ -37,24 +37,10 @@ std::vector<double> run(DecodeRounds& rounds, std::int64_t count) {
   return us;
 }
 
-// Why the records of a round cannot be matched to the launches that the backend declares, or nothing.
-std::string mismatch(const std::vector<std::vector<KernelRecord>>& rounds,
-                     const std::vector<engine::LaunchRecord>& launches) {
-  if (launches.empty()) return "the backend declares no launches";
-  if (launches.size() != rounds.front().size())
-    return fmt::format("the backend declares {} launches a round, {} kernels were recorded", launches.size(),
-                       rounds.front().size());
-  for (std::size_t r = 1; r < rounds.size(); ++r)
-    for (std::size_t i = 0; i < launches.size(); ++i)
-      if (rounds[r][i].name != rounds.front()[i].name)
-        return fmt::format("kernel {} of round {} is not that of round 0", i, r);
-  return {};
-}
-
 // Launches and labels as the backend declares them. What a launch reads of the caches grows with the rounds.
 void label_kernels(RoundProfile& profile, std::vector<engine::LaunchRecord> launches, std::int64_t width) {
   profile.launches = std::move(launches);
-  profile.unmatched = mismatch(profile.rounds, profile.launches);
+  profile.unmatched = launch_mismatch(profile.rounds, profile.launches);
   const bool matched = profile.unmatched.empty();
   if (!matched) profile.launches = {engine::LaunchRecord{}};
   for (std::size_t r = 0; r < profile.rounds.size(); ++r) {

@@ -1,5 +1,7 @@
 #include "profiles/timeline/round_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -72,6 +74,20 @@ RoundTable make_round_table(const std::vector<std::vector<KernelRecord>>& rounds
   std::stable_sort(table.rows.begin(), table.rows.end(),
                    [](const KernelRow& a, const KernelRow& b) { return a.us > b.us; });
   return table;
+}
+
+std::string launch_mismatch(const std::vector<std::vector<KernelRecord>>& rounds,
+                            std::span<const engine::LaunchRecord> launches) {
+  if (launches.empty()) return "the backend declares no launches";
+  for (std::size_t r = 0; r < rounds.size(); ++r) {
+    if (rounds[r].size() != launches.size())
+      return fmt::format("the backend declares {} launches a round, round {} has {} kernels", launches.size(), r,
+                         rounds[r].size());
+    for (std::size_t i = 0; i < launches.size(); ++i)
+      if (rounds[r][i].name != rounds.front()[i].name)
+        return fmt::format("kernel {} of round {} is not that of round 0", i, r);
+  }
+  return {};
 }
 
 }  // namespace tare::profiles

@@ -38,4 +38,8 @@ struct RoundTable {
                                           std::span<const engine::LaunchRecord> launches,
                                           const std::function<RecordLabel(std::size_t, std::size_t)>& label_of);
 
+// Why the records of rounds cannot be matched to the launches that a backend declares for each, in order; or nothing.
+[[nodiscard]] std::string launch_mismatch(const std::vector<std::vector<KernelRecord>>& rounds,
+                                          std::span<const engine::LaunchRecord> launches);
+
 }  // namespace tare::profiles

@@ -85,7 +85,8 @@ class Writer {
   }
 
   void metadata(const char* name, int process, int thread, const Json& details) {
-    add(fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{}}})", name, process, thread, json_text(details)));
+    add(fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{}}})", name, process, thread,
+                    json_text(details)));
   }
 
   int process_of(const std::string& group) {

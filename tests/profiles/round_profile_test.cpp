@@ -71,7 +71,7 @@ TEST(RoundProfile, SaysWhyKernelsCarryNoBytes) {
   EXPECT_EQ(profile(backend, {10, 1, 4, 1}).unmatched, "the backend declares no launches");
   backend.declare_launches({{"q4_gemm", "x", 3000}});
   const RoundProfile result = profile(backend, {10, 1, 4, 1});
-  EXPECT_EQ(result.unmatched, "the backend declares 1 launches a round, 3 kernels were recorded");
+  EXPECT_EQ(result.unmatched, "the backend declares 1 launches a round, round 0 has 3 kernels");
   ASSERT_EQ(result.rows.size(), 2U);
   EXPECT_EQ(result.rows[0].launch, "");
   EXPECT_EQ(result.rows[0].declared_bytes, 0);
