@@ -44,6 +44,7 @@ void print_dry_run(const DryRun& plan, bool json) {
   for (const std::string& order : plan.block_orders) fmt::print("block {}\n", order);
   fmt::print("{} prompts, {} runs and {} warm-ups in {} launches\n", plan.prompts, plan.estimate.runs,
              plan.estimate.warmups, plan.estimate.launches);
+  if (plan.twin_launches > 0) fmt::print("{} twin launches under a collector\n", plan.twin_launches);
   fmt::print("about {} and {} of ledger (from one launch and {} prompts tried just now)\n",
              human_seconds(plan.estimate.seconds), human_bytes(plan.estimate.ledger_bytes), plan.prompts_tried);
 }

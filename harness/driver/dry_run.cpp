@@ -64,15 +64,24 @@ DryRun dry_run(const Experiment& experiment, const std::string& own_program) {
   cost.prompts = static_cast<std::int64_t>(result.prompts);
   cost.tokens_per_prompt = tokens / static_cast<std::int64_t>(result.prompts_tried);
   result.estimate = estimate(planned, cost);
+  if (experiment.profile.prompts > 0) {
+    // Twin launches replay their texts and the first of them twice; their tables are small beside the rounds.
+    result.twin_launches = static_cast<std::int64_t>(planned.blocks.size() * experiment.arms.size());
+    const double texts_a_twin =
+        std::min(static_cast<double>(experiment.profile.prompts), static_cast<double>(result.prompts)) + 1;
+    result.estimate.seconds += static_cast<double>(result.twin_launches) *
+                               (launch_seconds + cost.run_seconds * texts_a_twin / static_cast<double>(result.prompts));
+  }
   (void)worker.close();
   return result;
 }
 
 Json to_json(const DryRun& plan) {
-  return {{"block_orders", plan.block_orders},   {"prompts", plan.prompts},
-          {"prompts_tried", plan.prompts_tried}, {"runs", plan.estimate.runs},
-          {"warmups", plan.estimate.warmups},    {"launches", plan.estimate.launches},
-          {"seconds", plan.estimate.seconds},    {"ledger_bytes", plan.estimate.ledger_bytes}};
+  return {{"block_orders", plan.block_orders},         {"prompts", plan.prompts},
+          {"prompts_tried", plan.prompts_tried},       {"runs", plan.estimate.runs},
+          {"warmups", plan.estimate.warmups},          {"launches", plan.estimate.launches},
+          {"twin_launches", plan.twin_launches},       {"seconds", plan.estimate.seconds},
+          {"ledger_bytes", plan.estimate.ledger_bytes}};
 }
 
 }  // namespace tare::harness

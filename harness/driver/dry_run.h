@@ -14,7 +14,8 @@ struct DryRun {
   std::vector<std::string> block_orders;
   std::size_t prompts = 0;
   std::size_t prompts_tried = 0;
-  PlanEstimate estimate;
+  PlanEstimate estimate;           // its launches are the measured ones, its seconds are of all
+  std::int64_t twin_launches = 0;  // under a collector
 };
 
 // Checks everything `tare run` checks before it measures, starts the baseline and runs a few prompts free. Writes

@@ -25,14 +25,7 @@ ProfileRecord to_record(const ProfileReply& reply) {
   constexpr double kUsPerNs = 1e-3;
   record.round_us = kUsPerNs * static_cast<double>(reply.run.decode_ns) / static_cast<double>(reply.rounds);
   record.unmatched = reply.unmatched;
-  for (const ProfileRow& row : reply.rows)
-    record.rows.push_back({{"kernel", row.kernel},
-                           {"launch", row.launch},
-                           {"part", row.part},
-                           {"calls", row.calls},
-                           {"us", row.us},
-                           {"duration_us", row.duration_us},
-                           {"bytes", row.bytes}});
+  record.rows = to_json(reply.rows);
   return record;
 }
 

@@ -192,16 +192,20 @@ std::string to_line(const RunReply& reply) {
   return dump(line);
 }
 
-std::string to_line(const ProfileReply& reply) {
-  Json rows = Json::array();
-  for (const ProfileRow& row : reply.rows)
-    rows.push_back({{"kernel", row.kernel},
+Json to_json(const std::vector<ProfileRow>& rows) {
+  Json list = Json::array();
+  for (const ProfileRow& row : rows)
+    list.push_back({{"kernel", row.kernel},
                     {"launch", row.launch},
                     {"part", row.part},
                     {"calls", row.calls},
                     {"us", row.us},
                     {"duration_us", row.duration_us},
                     {"bytes", row.bytes}});
+  return list;
+}
+
+std::string to_line(const ProfileReply& reply) {
   return dump({{"reply", "profile"},
                {"run", to_json(reply.run)},
                {"source", reply.source},
@@ -210,7 +214,7 @@ std::string to_line(const ProfileReply& reply) {
                {"span_us", reply.span_us},
                {"idle_us", reply.idle_us},
                {"unmatched", reply.unmatched},
-               {"rows", rows}});
+               {"rows", to_json(reply.rows)}});
 }
 
 std::string close_reply_line() {

@@ -93,6 +93,8 @@ struct ProfileReply {
   std::vector<ProfileRow> rows;
 };
 
+[[nodiscard]] Json to_json(const std::vector<ProfileRow>& rows);
+
 // Calls as the lines (without line break) that are sent.
 [[nodiscard]] std::string hello_line();
 [[nodiscard]] std::string to_line(const OpenCall& call);

@@ -97,7 +97,7 @@ TEST_F(Reconcile, PartsAddUpAndAHandicapOnTheHostIsNamedHost) {
   EXPECT_EQ(reconciled(), json);
 }
 
-TEST_F(Reconcile, SaysSoWithoutProfilesAndOfAnArmThatCannotBeProfiled) {
+TEST_F(Reconcile, SaysSoWithoutProfiles) {
   Json plain = experiment();
   plain.erase("profile");
   plain["arms"].erase(2);
@@ -108,6 +108,27 @@ TEST_F(Reconcile, SaysSoWithoutProfilesAndOfAnArmThatCannotBeProfiled) {
   EXPECT_EQ(without.code, 2);
   EXPECT_THAT(without.err, HasSubstr("holds no profiles"));
   EXPECT_THAT(without.err, HasSubstr("\"profile\": {\"prompts\": 4}"));
+}
+
+// A worker of another engine that knows no `profile`: what it measured stands, and why there is no profile is said
+// once.
+TEST_F(Reconcile, SaysWhyAnArmCouldNotBeProfiled) {
+  Json other = experiment();
+  other["options"] = Json::object();
+  other["arms"] = Json::array();
+  for (const char* name : {"a", "b"})
+    other["arms"].push_back({{"name", name},
+                             {"program", {source("tests/harness/shims/worker_shim.py"), "good"}},
+                             {"options", Json::object()}});
+  const Finished measured = tare_run(write(other));
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  const Finished table = run({tare(), "reconcile", "out"}, folder_);
+  EXPECT_EQ(table.code, 0) << table.err;
+  for (const char* name : {"a", "b"})
+    EXPECT_THAT(table.out, HasSubstr(std::string(name) + ": no profile: arm " + name));
+  EXPECT_THAT(table.out, HasSubstr("unknown call 'profile'"));
+  EXPECT_EQ(Ledger::open_for_reading(folder_ / "out" / "ledger.sqlite").profiles().size(), 2U) << "not tried again";
+  EXPECT_THAT(read_text_file(folder_ / "out" / "report.md"), HasSubstr("Not profiled: a: arm a"));
 }
 
 }  // namespace

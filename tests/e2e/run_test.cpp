@@ -232,7 +232,12 @@ TEST_F(RunCommand, DryRunMeasuresNothingAndSaysWhatItWouldDo) {
   ASSERT_EQ(result.code, 0) << result.err;
   const Json plan = parse_json(result.out, "plan");
   EXPECT_EQ(plan["runs"], 8);
+  EXPECT_EQ(plan["twin_launches"], 0);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  Json profiled = small_experiment();
+  profiled["profile"] = {{"prompts", 2}};
+  const Finished again = run({tare(), "run", write(profiled), "--dry-run", "--json"}, folder_);
+  EXPECT_EQ(parse_json(again.out, "plan")["twin_launches"], 2) << again.err;
 }
 
 }  // namespace

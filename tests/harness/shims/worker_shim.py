@@ -83,3 +83,5 @@ for line in sys.stdin:
     elif name == "close":
         answer(reply="close")
         break
+    else:
+        answer(reply="error", kind="input", what=f"unknown call '{name}'", where="call", hint="")
