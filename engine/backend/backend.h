@@ -1,10 +1,10 @@
-// The interface of a backend: one sequence, one model, four things it does (prefill, verify, commit, say what it
-// reads).
+// The interface of a backend: one sequence, one model, and what it does: prefill, draft, verify, commit, say what it
+// reads.
 //
 // Words: the *frontier* F is how many tokens the caches have absorbed. Tokens given to prefill are absorbed at once.
-// verify runs T tokens at positions F..F+T-1 and leaves everything committed untouched; commit(m) absorbs the first m
-// of them (0 <= m <= T), after which the state is that of a sequence of F+m tokens, bit for bit as if they had come
-// alone.
+// verify runs the nodes of a tree at positions F + depth and leaves everything committed untouched; commit(path)
+// absorbs the tokens of a path from the root, after which the state is that of a sequence of F + |path| tokens: bit for
+// bit as if they had come alone, but for the forms that say otherwise (rollback tree_chunk, the CUDA chunk form).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "engine/backend/collector.h"
 #include "engine/backend/launch_record.h"
 #include "engine/backend/options.h"
+#include "engine/backend/token_tree.h"
 #include "engine/backend/weight_inventory.h"
 #include "engine/checkpoint/checkpoint.h"
 
@@ -38,10 +39,27 @@ struct VerifyRequest {
 
 // Valid until the next call.
 struct VerifyOutput {
-  std::span<const std::int32_t> best;  // [T], of every row the token with the largest logit, ties to the lowest id
+  std::span<const std::int32_t> best;  // [T], of every node the token with the largest logit, ties to the lowest id
   std::span<const float> logits;       // [T, vocab_size], FP32; empty unless asked for
   std::span<const float> hidden;       // [T, hidden_size] after the final norm, FP32; empty unless asked for
   std::int64_t spun_ns = 0;            // what handicap.place kernel really spun within the pass
+};
+
+// What a drafter is asked for.
+struct DraftRequest {
+  std::int32_t anchor = 0;      // the token at position F, chosen and not yet absorbed
+  std::int64_t tokens = 0;      // how far ahead, at least 1: rows for positions F+1..F+tokens
+  std::int64_t candidates = 1;  // a row, at least 1, at most the vocabulary
+  double temperature = 1;       // of the log-probabilities
+};
+
+// Valid until the next call.
+struct DraftOutput {
+  std::int64_t rows = 0;                     // as many as asked for, or as fit the context
+  std::int64_t candidates = 0;               // a row
+  std::span<const std::int32_t> tokens;      // [rows, candidates], most likely first, ties to the lowest id
+  std::span<const float> log_probabilities;  // [rows, candidates], log softmax(logits / temperature) over what the
+                                             // drafter may propose
 };
 
 class Backend {
@@ -63,11 +81,26 @@ class Backend {
   virtual std::span<const float> prefill(std::span<const std::int32_t> tokens, const PrefillCapture& capture) = 0;
   std::span<const float> prefill(std::span<const std::int32_t> tokens) { return prefill(tokens, {}); }
 
-  // One pass over T >= 1 tokens (a chain). Errors as prefill's.
-  virtual VerifyOutput verify(std::span<const std::int32_t> tokens, const VerifyRequest& request) = 0;
+  // True when options().speculate names a drafter, which the backend then holds and feeds: it keeps what its drafter
+  // needs of every absorbed token (taps or hidden states).
+  [[nodiscard]] virtual bool has_drafter() const { return false; }
+  // Proposes tokens for the positions after the anchor's. Nothing committed changes. Needs at least one absorbed token.
+  virtual DraftOutput draft(const DraftRequest& request);
+
+  // One pass over the nodes of a tree, whose deepest node fits the caches. Row n of the output is node n's. Errors as
+  // prefill's.
+  virtual VerifyOutput verify(const TokenTree& tree, const VerifyRequest& request) = 0;
+  VerifyOutput verify(const TokenTree& tree) { return verify(tree, {}); }
+  // A chain.
+  VerifyOutput verify(std::span<const std::int32_t> tokens, const VerifyRequest& request) {
+    return verify(TokenTree::chain(tokens), request);
+  }
   VerifyOutput verify(std::span<const std::int32_t> tokens) { return verify(tokens, {}); }
-  // Absorbs the first `count` tokens of the last verify. May be called once a verify.
-  virtual void commit(int count) = 0;
+  // Absorbs the tokens of `path`, nodes of the last verify from the root on; an empty path absorbs nothing. May be
+  // called once a verify.
+  virtual void commit(std::span<const std::int32_t> path) = 0;
+  // Absorbs the first `count` tokens of a chain.
+  void commit(int count);
 
   // Recurrent state of a GDN layer, [linear_value_heads, dk, dv] FP32, as after the frontier's last token.
   [[nodiscard]] virtual std::vector<float> recurrent_state(std::int64_t layer) const = 0;

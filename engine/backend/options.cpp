@@ -37,6 +37,8 @@ constexpr std::array<Word<StateFormat>, 2> kStateFormats = {
     {{"fp32", StateFormat::kFP32}, {"fp16", StateFormat::kFP16}}};
 constexpr std::array<Word<GdnForm>, 2> kGdnForms = {
     {{"recurrent", GdnForm::kRecurrent}, {"chunked", GdnForm::kChunked}}};
+constexpr std::array<Word<Rollback>, 3> kRollbacks = {
+    {{"ring", Rollback::kRing}, {"snapshot", Rollback::kSnapshot}, {"tree_chunk", Rollback::kTreeChunk}}};
 constexpr std::array<Word<HandicapPlace>, 3> kHandicapPlaces = {
     {{"none", HandicapPlace::kNone}, {"host", HandicapPlace::kHost}, {"kernel", HandicapPlace::kKernel}}};
 constexpr std::array<Word<PerturbPlace>, 2> kPerturbPlaces = {
@@ -48,6 +50,7 @@ constexpr std::array<Word<TensorClass>, 5> kTensorClasses = {{{"attention", Tens
                                                               {"mtp", TensorClass::kMtp}}};
 
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;  // far beyond any context we can hold
+constexpr std::int64_t kMostNodes = std::int64_t{1} << 20;   // a budget beyond what any drafter fills
 constexpr std::int64_t kMostThreads = 1024;                  // beyond any machine; stops a mistyped number
 constexpr std::int64_t kMostSpinNs = 10'000'000'000;         // ten seconds a round
 
@@ -190,6 +193,34 @@ std::vector<Field> make_fields() {
   fields.push_back(word_field(
       "gdn.form", kGdnForms, [](EngineOptions & o) -> auto& { return o.gdn.form; },
       "token recurrence, or the chunk form (blocks of 64 positions)"));
+  fields.push_back(word_field(
+      "rollback", kRollbacks, [](EngineOptions & o) -> auto& { return o.rollback; },
+      "how a path of a verified tree is committed: ring (its inputs are re-applied), snapshot (every node's state is "
+      "kept), tree_chunk (the nodes are one chunk with an ancestor mask)"));
+  fields.push_back(
+      {"speculate.drafter",
+       "text",
+       {},
+       "none, mtp (the checkpoint's own head), or the directory of a block drafter",
+       [](EngineOptions& o, JsonReader& reader, const std::string& key) { o.speculate.drafter = reader.text(key); },
+       [](const EngineOptions& o) { return Json(o.speculate.drafter); }});
+  fields.push_back(integer_field(
+      "speculate.draft_tokens", 0, kMostNodes, [](EngineOptions & o) -> auto& { return o.speculate.draft_tokens; },
+      "how far ahead the drafter proposes; 0: a block drafter's block, 3 with mtp"));
+  fields.push_back(integer_field(
+      "speculate.tree_nodes", 1, kMostNodes, [](EngineOptions & o) -> auto& { return o.speculate.tree_nodes; },
+      "nodes of a verify, the root included; 1: the anchor alone"));
+  fields.push_back(integer_field(
+      "speculate.candidates", 1, kMostNodes, [](EngineOptions & o) -> auto& { return o.speculate.candidates; },
+      "candidates a row of the draft that the tree may take; 1: the tree is a chain"));
+  fields.push_back({"speculate.temperature",
+                    "number",
+                    {},
+                    "of the draft's probabilities when the tree grows",
+                    [](EngineOptions& o, JsonReader& reader, const std::string& key) {
+                      o.speculate.temperature = reader.number(key, 1e-3, 1e3);
+                    },
+                    [](const EngineOptions& o) { return Json(o.speculate.temperature); }});
   fields.push_back(integer_field(
       "prefill.chunk", 0, kMostTokens, [](EngineOptions & o) -> auto& { return o.prefill.chunk; },
       "tokens a prefill pass; 0: 128 on the cpu, 4096 on cuda"));
@@ -360,6 +391,10 @@ std::string to_text(StateFormat format) {
 }
 std::string to_text(GdnForm form) {
   return text_of(kGdnForms, form);
+}
+
+std::string to_text(Rollback rollback) {
+  return text_of(kRollbacks, rollback);
 }
 
 }  // namespace tare::engine

@@ -17,6 +17,7 @@ enum class ActivationFormat { kAuto, kFP32, kBF16, kQ8 };
 enum class CacheFormat { kFP32, kBF16, kFP8 };
 enum class StateFormat { kFP32, kFP16 };
 enum class GdnForm { kRecurrent, kChunked };
+enum class Rollback { kRing, kSnapshot, kTreeChunk };
 enum class HandicapPlace { kNone, kHost, kKernel };
 enum class PerturbPlace { kNone, kLogits };
 
@@ -53,6 +54,17 @@ struct EngineOptions {
   struct Gdn {
     GdnForm form = GdnForm::kRecurrent;
   } gdn;
+  // How a verify leaves the recurrent state such that any path of its tree can be committed. ring: inputs of the nodes
+  // are kept and those of the path re-applied. snapshot: the state after every node is kept. tree_chunk: the nodes are
+  // one chunk with an ancestor mask (docs/method/model.md), no node's state is formed.
+  Rollback rollback = Rollback::kRing;
+  struct Speculate {
+    std::string drafter = "none";   // "none"; "mtp", the checkpoint's own head; or the directory of a block drafter
+    std::int64_t draft_tokens = 0;  // how far ahead it proposes; 0: a block drafter's block, 3 with mtp
+    std::int64_t tree_nodes = 16;   // of a verify, the root included; 1: the anchor alone
+    std::int64_t candidates = 8;    // a row of the draft that the tree may take; 1: the tree is a chain
+    double temperature = 1;         // of the draft's probabilities when a tree grows
+  } speculate;
   struct Prefill {
     std::int64_t chunk = 0;  // tokens a pass; 0: 128 on the CPU, 4096 on CUDA
   } prefill;
@@ -109,5 +121,6 @@ struct OptionDescription {
 [[nodiscard]] std::string to_text(CacheFormat format);
 [[nodiscard]] std::string to_text(StateFormat format);
 [[nodiscard]] std::string to_text(GdnForm form);
+[[nodiscard]] std::string to_text(Rollback rollback);  // "ring", "snapshot", "tree_chunk"
 
 }  // namespace tare::engine

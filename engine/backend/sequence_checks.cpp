@@ -11,6 +11,19 @@ namespace {
 
 constexpr std::int64_t kDefaultContext = 8192;
 
+void check_token(std::int32_t token, const ModelConfig& config, std::int64_t position) {
+  if (token < 0 || token >= config.vocab_size)
+    throw input_error(fmt::format("position {}", position),
+                      fmt::format("token {} is outside the vocabulary of {}", token, config.vocab_size));
+}
+
+void check_room(std::int64_t tokens, std::int64_t frontier, std::int64_t capacity) {
+  if (frontier + tokens > capacity)
+    throw input_error(
+        "context", fmt::format("{} tokens after {} do not fit the {} that the caches hold", tokens, frontier, capacity),
+        "set a larger context");
+}
+
 }  // namespace
 
 std::int64_t cache_capacity(const ModelConfig& config, const EngineOptions& options) {
@@ -24,14 +37,14 @@ void check_tokens(std::span<const std::int32_t> tokens, const ModelConfig& confi
                   std::int64_t capacity) {
   if (tokens.empty()) throw input_error("tokens", "there are none");
   for (std::size_t i = 0; i < tokens.size(); ++i)
-    if (tokens[i] < 0 || tokens[i] >= config.vocab_size)
-      throw input_error(fmt::format("position {}", frontier + static_cast<std::int64_t>(i)),
-                        fmt::format("token {} is outside the vocabulary of {}", tokens[i], config.vocab_size));
-  if (frontier + static_cast<std::int64_t>(tokens.size()) > capacity)
-    throw input_error(
-        "context",
-        fmt::format("{} tokens after {} do not fit the {} that the caches hold", tokens.size(), frontier, capacity),
-        "set a larger context");
+    check_token(tokens[i], config, frontier + static_cast<std::int64_t>(i));
+  check_room(static_cast<std::int64_t>(tokens.size()), frontier, capacity);
+}
+
+void check_tree(const TokenTree& tree, const ModelConfig& config, std::int64_t frontier, std::int64_t capacity) {
+  for (std::size_t node = 0; node < tree.tokens().size(); ++node)
+    check_token(tree.tokens()[node], config, frontier + tree.depths()[node]);
+  check_room(tree.deepest() + 1, frontier, capacity);
 }
 
 void check_capture(const PrefillCapture& capture, std::size_t tokens, const ModelConfig& config) {

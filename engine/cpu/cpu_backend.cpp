@@ -85,8 +85,10 @@ class CpuBackend final : public Backend {
     }
   }
 
-  VerifyOutput verify(std::span<const std::int32_t> tokens, const VerifyRequest& request) override {
-    check_tokens(tokens, config_, frontier_, capacity_);
+  VerifyOutput verify(const TokenTree& tree, const VerifyRequest& request) override {
+    check_tree(tree, config_, frontier_, capacity_);
+    if (!tree.is_chain()) throw internal_error("backend cpu verifies chains");
+    const std::span<const std::int32_t> tokens = tree.tokens();
     const auto count = static_cast<std::int64_t>(tokens.size());
     verified_ = 0;
     forward_.run({tokens, frontier_, PassMode::kVerify, {}}, layers_);
@@ -109,8 +111,10 @@ class CpuBackend final : public Backend {
     return output;
   }
 
-  void commit(int count) override {
-    if (count < 0 || count > verified_)
+  using Backend::commit;
+  void commit(std::span<const std::int32_t> path) override {
+    const auto count = static_cast<std::int64_t>(path.size());
+    if (count > verified_)
       throw internal_error(fmt::format("commit of {} tokens after a verify of {}", count, verified_));
     for (std::size_t i = 0; i < layers_.size(); ++i)
       if (LayerState& layer = layers_[i]; layer.gdn) {

@@ -184,8 +184,10 @@ class CudaBackend final : public Backend {
     return {host_logits_.data() + last_row_ * vocab(), vocab()};
   }
 
-  VerifyOutput verify(std::span<const std::int32_t> tokens, const VerifyRequest& request) override {
-    check_tokens(tokens, config_, frontier_, capacity_);
+  VerifyOutput verify(const TokenTree& tree, const VerifyRequest& request) override {
+    check_tree(tree, config_, frontier_, capacity_);
+    if (!tree.is_chain()) throw internal_error("backend cuda verifies chains");
+    const std::span<const std::int32_t> tokens = tree.tokens();
     if (tokens.size() > kMostRoundTokens) {
       throw internal_error(
           fmt::format("a verify of {} tokens; backend cuda takes {}", tokens.size(), kMostRoundTokens));
@@ -206,8 +208,10 @@ class CudaBackend final : public Backend {
     return output;
   }
 
-  void commit(int count) override {
-    if (count < 0 || count > verified_) {
+  using Backend::commit;
+  void commit(std::span<const std::int32_t> path) override {
+    const auto count = static_cast<int>(path.size());
+    if (count > verified_) {
       throw internal_error(fmt::format("commit of {} tokens after a verify of {}", count, verified_));
     }
     pending_ = count;

@@ -41,18 +41,27 @@ class RangeBackend final : public engine::Backend {
     return backend_->prefill(tokens, capture);
   }
 
-  engine::VerifyOutput verify(std::span<const std::int32_t> tokens, const engine::VerifyRequest& request) override {
-    end_round();
-    sink_->push(kRoundRange);
-    in_round_ = true;
-    const Range range(*sink_, kVerifyRange);
-    return backend_->verify(tokens, request);
+  [[nodiscard]] bool has_drafter() const override { return backend_->has_drafter(); }
+  engine::DraftOutput draft(const engine::DraftRequest& request) override {
+    begin_round();
+    drafted_ = true;
+    const Range range(*sink_, kDraftRange);
+    return backend_->draft(request);
   }
 
-  void commit(int count) override {
+  // A round begins with its draft, or where there is none with its verify.
+  engine::VerifyOutput verify(const engine::TokenTree& tree, const engine::VerifyRequest& request) override {
+    if (!drafted_) begin_round();
+    drafted_ = false;
+    const Range range(*sink_, kVerifyRange);
+    return backend_->verify(tree, request);
+  }
+
+  using engine::Backend::commit;
+  void commit(std::span<const std::int32_t> path) override {
     {
       const Range range(*sink_, kCommitRange);
-      backend_->commit(count);
+      backend_->commit(path);
     }
     end_round();
   }
@@ -73,10 +82,17 @@ class RangeBackend final : public engine::Backend {
   std::unique_ptr<engine::Backend> backend_;
   std::shared_ptr<RangeSink> sink_;
   bool in_round_ = false;
+  bool drafted_ = false;  // the round in hand has its draft and not yet its verify
 
+  void begin_round() {
+    end_round();
+    sink_->push(kRoundRange);
+    in_round_ = true;
+  }
   void end_round() {
     if (in_round_) sink_->pop();
     in_round_ = false;
+    drafted_ = false;
   }
 };
 

@@ -1,7 +1,8 @@
 // A backend whose passes a profiler can see: named ranges around them, the backend's results untouched.
 //
-// Ranges: "prefill"; "round", from a verify to the end of the commit after it, with "verify" and "commit" inside. A
-// verify that nothing is committed of is a round that ends when the next pass begins.
+// Ranges: "prefill"; "round", from a draft, or where there is none a verify, to the end of the commit after it, with
+// "draft", "verify" and "commit" inside. A verify that nothing is committed of is a round that ends when the next pass
+// begins.
 #pragma once
 
 #include <memory>
@@ -12,6 +13,7 @@ namespace tare::profiles {
 
 constexpr const char* kPrefillRange = "prefill";
 constexpr const char* kRoundRange = "round";
+constexpr const char* kDraftRange = "draft";
 constexpr const char* kVerifyRange = "verify";
 constexpr const char* kCommitRange = "commit";
 

@@ -2,6 +2,7 @@
 // strict about the order of calls (verify, then commit; nothing else).
 #pragma once
 
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -23,7 +24,7 @@ class FakeBackend final : public Backend {
   const EngineOptions& options() const override { return options_; }
   void reset() override {
     absorbed_.clear();
-    pending_.clear();
+    tree_.reset();
   }
   std::int64_t frontier() const override { return static_cast<std::int64_t>(absorbed_.size()); }
   std::int64_t capacity() const override { return capacity_; }
@@ -35,20 +36,27 @@ class FakeBackend final : public Backend {
   }
   using Backend::prefill;
   using Backend::verify;
-  VerifyOutput verify(std::span<const std::int32_t> tokens, const VerifyRequest& request) override {
-    if (!pending_.empty()) throw std::logic_error("verify before commit");
-    pending_.assign(tokens.begin(), tokens.end());
-    std::vector<std::int32_t> all = absorbed_;
-    all.insert(all.end(), pending_.begin(), pending_.end());
-    fill(all);
+  VerifyOutput verify(const TokenTree& tree, const VerifyRequest& request) override {
+    if (tree_) throw std::logic_error("verify before commit");
+    tree_ = tree;
     last_request_ = request;
     ++verifies_;
-    best_ = argmax(logits_);
-    return {std::span(&best_, 1), request.logits ? std::span<const float>(logits_) : std::span<const float>(), {}};
+    best_.clear();
+    node_logits_.clear();
+    for (int node = 0; node < tree.size(); ++node) {
+      std::vector<std::int32_t> text = absorbed_;
+      append(text, tree.path_to(node));
+      fill(text);
+      best_.push_back(argmax(logits_));
+      node_logits_.insert(node_logits_.end(), logits_.begin(), logits_.end());
+    }
+    return {best_, request.logits ? std::span<const float>(node_logits_) : std::span<const float>(), {}};
   }
-  void commit(int count) override {
-    absorbed_.insert(absorbed_.end(), pending_.begin(), pending_.begin() + count);
-    pending_.clear();
+  using Backend::commit;
+  void commit(std::span<const std::int32_t> path) override {
+    check_path(*tree_, path);
+    append(absorbed_, path);
+    tree_.reset();
   }
   std::vector<float> recurrent_state(std::int64_t) const override { return {}; }
   WeightInventory inventory(std::int64_t, std::int64_t) const override {
@@ -71,13 +79,16 @@ class FakeBackend final : public Backend {
   std::uint64_t claimed_bytes_ = 0;
   EngineOptions options_;
   std::vector<std::int32_t> absorbed_;
-  std::vector<std::int32_t> pending_;
-  std::vector<float> logits_;
-  std::int32_t best_ = 0;
+  std::optional<TokenTree> tree_;  // verified and not yet committed
+  std::vector<float> logits_, node_logits_;
+  std::vector<std::int32_t> best_;
   VerifyRequest last_request_;
   std::int64_t verifies_ = 0;
   std::vector<LaunchRecord> launches_;
 
+  void append(std::vector<std::int32_t>& text, std::span<const std::int32_t> path) const {
+    for (const std::int32_t node : path) text.push_back(tree_->tokens()[static_cast<std::size_t>(node)]);
+  }
   // Normal numbers keyed by the last tokens, so that the text depends on what was really absorbed.
   void fill(const std::vector<std::int32_t>& tokens) {
     std::uint64_t key = tokens.size();
