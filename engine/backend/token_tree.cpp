@@ -11,7 +11,7 @@ namespace tare::engine {
 TokenTree::TokenTree(std::int32_t anchor) : tokens_{anchor}, parents_{-1}, depths_{0} {}
 
 TokenTree TokenTree::chain(std::span<const std::int32_t> tokens) {
-  if (tokens.empty()) throw internal_error("a chain of no tokens");
+  if (tokens.empty()) throw input_error("tokens", "there are none");
   TokenTree tree(tokens.front());
   for (const std::int32_t token : tokens.subspan(1)) tree.add(tree.size() - 1, token);
   return tree;

@@ -13,7 +13,7 @@ namespace tare::engine {
 class TokenTree {
  public:
   explicit TokenTree(std::int32_t anchor);
-  // tokens[0] is the anchor; at least one token.
+  // tokens[0] is the anchor. Throws Error (input) when there is none.
   [[nodiscard]] static TokenTree chain(std::span<const std::int32_t> tokens);
 
   // Returns the new node. Throws Error (internal) for a parent that does not exist. That siblings differ in their token
