@@ -1,6 +1,7 @@
 #include "harness/driver/measure.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include "base/digest.h"
 #include "harness/driver/launch.h"
 #include "harness/driver/replay_texts.h"
+#include "harness/driver/twins.h"
 #include "harness/environment/environment.h"
 
 namespace tare::harness {
@@ -52,6 +54,7 @@ PromptResult to_result(const forced::ReplayText& text, std::int64_t position, st
   result.outer_ns = run.outer_ns;
   result.outcome = reply.outcome;
   result.text_digest = digest_tokens(reply.tokens);
+  if (!reply.natural.empty()) result.natural_digest = digest_tokens(reply.natural);
   result.rounds.duration_ns = reply.round_ns;
   result.rounds.tokens = reply.round_tokens;
   result.rounds.spun_ns = reply.round_spun_ns;
@@ -63,7 +66,8 @@ PromptResult replay(const MeasureContext& context, Launch& launch, std::size_t i
                     std::int64_t run_id) {
   const forced::ReplayText& text = (*context.texts)[index];
   const std::int64_t started = utc_now_ns();
-  const RunCall call = call_of(*context.experiment, text);
+  RunCall call = call_of(*context.experiment, text);
+  call.natural = true;  // a worker sends them after its clock has stopped
   watch.replay_begins(run_id);
   const TimedRun run = launch.run(call);
   watch.replay_ends(run_id);
@@ -94,8 +98,9 @@ void recording_failure(const MeasureContext& context, const std::vector<std::int
   }
 }
 
-RunWatch watch_of(const MeasureContext& context, const std::vector<RunWatch::Run>& runs) {
-  return {*context.ledger, *context.gpus, context.experiment->pinned_cores, runs};
+RunWatch watch_of(const MeasureContext& context, const std::vector<RunWatch::Run>& runs,
+                  const std::vector<pid_t>& companions = {}) {
+  return {*context.ledger, *context.gpus, context.experiment->pinned_cores, runs, companions};
 }
 
 // Granularity run: a launch of its own.
@@ -123,7 +128,8 @@ void measure_run(const MeasureContext& context, const PlannedRun& planned) {
   });
 }
 
-// Granularity prompt: the block's workers are resident; which arm replays a prompt first alternates.
+// Granularity prompt: the block's workers are resident, and their twins beside them; which arm replays a prompt first
+// alternates.
 class ResidentBlock {
  public:
   ResidentBlock(const MeasureContext& context, const PlannedBlock& block) : context_(context), block_(block) {
@@ -134,20 +140,38 @@ class ResidentBlock {
           std::make_unique<Launch>(*context.experiment, arm_of(context, run), context.settings->own_program.string(),
                                    *context.ledger, LaunchPlace{"measurement", run.block, context.sitting});
     }
+    // After the timed workers: what they get of memory is what they would get without twins.
+    twins_ = twins_beside(context, block);
   }
 
   void warm_up() {
-    for (const PlannedRun& run : block_.warmups) measure({run}, std::min(kWarmupTexts, context_.texts->size()));
+    for (const PlannedRun& run : block_.warmups)
+      measure({run}, std::min(kWarmupTexts, context_.texts->size()), nullptr);
   }
 
-  void measure_all() { measure(block_.runs, context_.texts->size()); }
+  void measure_all() {
+    measure(block_.runs, context_.texts->size(), twins_.get());
+    if (twins_ && twins_->failed().empty()) twins_->store();
+  }
 
  private:
   const MeasureContext& context_;
   const PlannedBlock& block_;
   std::vector<std::unique_ptr<Launch>> launches_;  // by arm
+  std::unique_ptr<Twins> twins_;                   // null: none beside this block
 
-  void measure(const std::vector<PlannedRun>& runs, std::size_t texts) {
+  // When one twin fails, the others walk no further: no arm's timed walks may be without a twin before them.
+  void walk_twin(Twins* twins, std::size_t arm, std::size_t text) const {
+    if (twins == nullptr || text >= twins->texts() || !twins->failed().empty()) return;
+    twins->walk(arm, text);
+    for (const std::size_t failed : twins->failed())
+      spdlog::warn("the twin of arm '{}' failed and ends all twins beside block {}: {}",
+                   context_.experiment->arms[failed].name, block_.block + 1, twins->fault(failed));
+    context_.prompt_done(
+        fmt::format("block {}, profile of prompt {} of {}", block_.block + 1, text + 1, twins->texts()));
+  }
+
+  void measure(const std::vector<PlannedRun>& runs, std::size_t texts, Twins* twins) {
     std::vector<std::int64_t> run_ids(launches_.size(), 0);
     std::vector<RunEnd> ends(launches_.size());
     std::vector<std::int64_t> begun;
@@ -161,13 +185,14 @@ class ResidentBlock {
       watched.push_back({run_ids[run.arm], &launch, sampler_hz(*context_.experiment, arm_of(context_, run))});
     }
     recording_failure(context_, begun, [&] {
-      RunWatch watch = watch_of(context_, watched);
+      RunWatch watch = watch_of(context_, watched, twins_ ? twins_->pids() : std::vector<pid_t>());
       for (std::size_t i = 0; i < texts; ++i) {
         for (const std::size_t arm : arm_order(*context_.experiment, block_.block, i)) {
           if (run_ids[arm] == 0) continue;
           stop_if_interrupted(*context_.settings);
           ends[arm].prompts.push_back(replay(context_, *launches_[arm], i, watch, run_ids[arm]));
           context_.prompt_done(fmt::format("block {}, prompt {} of {}", block_.block + 1, i + 1, texts));
+          walk_twin(twins, arm, i);
         }
       }
       const std::int64_t ended = utc_now_ns();

@@ -26,7 +26,8 @@ struct MeasureContext {
 };
 
 // Measures one block. `with_warmups`: the block's warm-up runs go first (stored, flagged). A worker that fails ends the
-// block: its run is recorded as failed with the reason, and the Error goes on.
+// block: its run is recorded as failed with the reason, and the Error goes on. At granularity prompt the block's twins
+// walk beside its workers (twins.h), and their profiles are stored with it.
 void measure_block(const MeasureContext& context, const PlannedBlock& block, bool with_warmups);
 
 }  // namespace tare::harness

@@ -12,10 +12,12 @@
 #include "base/file.h"
 #include "harness/driver/launch.h"
 #include "harness/driver/measure.h"
-#include "harness/driver/profile_arms.h"
 #include "harness/driver/replay_texts.h"
+#include "harness/driver/twins.h"
 #include "harness/environment/build_info.h"
 #include "harness/environment/environment.h"
+#include "harness/experiment/launch_rules.h"
+#include "harness/ledger/launched_names.h"
 #include "harness/ledger/run_lock.h"
 
 namespace tare::harness {
@@ -82,6 +84,18 @@ void validate_instrument(const Experiment& experiment, Ledger& ledger, const Run
   validate(experiment, baseline, texts, ledger, settings);
 }
 
+// The first rule of an arm that a twin launch broke; empty: none did. To measure on would be wasted: the experiment is
+// invalid.
+std::string other_path(const Experiment& experiment, const Ledger& ledger) {
+  for (const LaunchedNames& launched : launched_names(ledger.launches(), ledger.profiles()))
+    for (const Arm& arm : experiment.arms) {
+      if (arm.name != launched.arm || !launched.fault.empty()) continue;
+      if (const std::vector<std::string> broken = broken_launch_rules(arm, launched.names); !broken.empty())
+        return broken.front();
+    }
+  return {};
+}
+
 std::string describe_blocks(const std::vector<std::int64_t>& blocks) {
   return fmt::format("{}", fmt::join(blocks, ", "));
 }
@@ -113,7 +127,14 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
   for (const PlannedBlock& block : planned.blocks)
     if (!is_complete(block.block)) todo.push_back(&block);
   const bool measured = todo.empty();
-  if (measured && profiles_to_make(experiment, ledger, planned.blocks).empty()) {
+  // Twin launches that are still to be made.
+  const auto twins_left = [&] {
+    std::size_t twins = 0;
+    for (const PlannedBlock& block : planned.blocks) twins += profiles_to_make(experiment, ledger, block).arms.size();
+    return twins;
+  };
+  summary.other_path = other_path(experiment, ledger);
+  if ((measured && twins_left() == 0) || !summary.other_path.empty()) {
     summary.prompts = static_cast<std::int64_t>(ledger.texts().size());
     return summary;
   }
@@ -127,7 +148,7 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
   std::int64_t prompts = 0;
   for (const PlannedBlock* block : todo) prompts += static_cast<std::int64_t>(block->runs.size() * texts.size());
   if (!resident && !measured) prompts += static_cast<std::int64_t>(todo.front()->warmups.size() * texts.size());
-  prompts += static_cast<std::int64_t>(profiles_to_make(experiment, ledger, planned.blocks).size()) *
+  prompts += static_cast<std::int64_t>(twins_left()) *
              std::min(experiment.profile.prompts, static_cast<std::int64_t>(texts.size()));
   Remaining remaining(prompts);
   GpusOfSitting gpus(ledger, sitting);
@@ -138,8 +159,9 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
     for (std::size_t i = 0; i < todo.size(); ++i) {
       measure_block(context, *todo[i], resident || i == 0);
       ++summary.blocks_measured;
-      for (const PlannedProfile& profile : profiles_to_make(experiment, ledger, {*todo[i]}))
-        make_profile(context, profile);
+      make_profiles(context, profiles_to_make(experiment, ledger, *todo[i]));
+      summary.other_path = other_path(experiment, ledger);
+      if (!summary.other_path.empty()) return summary;
     }
   } catch (const Error& error) {
     const std::vector<std::int64_t> marked = ledger.interrupt_incomplete_blocks(
@@ -151,8 +173,9 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
     throw Error(parts);
   }
   // Of blocks that were finished before, when somebody stopped in between.
-  for (const PlannedProfile& profile : profiles_to_make(experiment, ledger, planned.blocks))
-    make_profile(context, profile);
+  for (const PlannedBlock& block : planned.blocks)
+    if (is_complete(block.block)) make_profiles(context, profiles_to_make(experiment, ledger, block));
+  summary.other_path = other_path(experiment, ledger);
   return summary;
 }
 

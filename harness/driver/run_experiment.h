@@ -34,6 +34,9 @@ struct RunSummary {
   std::int64_t blocks_measured = 0;  // in this call
   std::int64_t blocks_total = 0;
   bool went_on = false;  // there was something in the directory before
+  // A twin launched what its arm must not, or did not launch what it must: nothing was measured after that block, and
+  // nothing will be. Empty: none did.
+  std::string other_path;
 };
 
 // Throws Error: input (experiment, another experiment's directory, locked directory), invalid (validation failed, a

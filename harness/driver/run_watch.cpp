@@ -29,9 +29,9 @@ const GpuDevice* GpusOfSitting::find(const std::string& pci_bus_id) {
 }
 
 RunWatch::RunWatch(Ledger& ledger, GpusOfSitting& gpus, const std::vector<int>& pinned_cores,
-                   const std::vector<Run>& runs) {
-  std::vector<pid_t> groups;
-  groups.reserve(runs.size());
+                   const std::vector<Run>& runs, const std::vector<pid_t>& companions) {
+  std::vector<pid_t> groups = companions;
+  groups.reserve(groups.size() + runs.size());
   for (const Run& run : runs) groups.push_back(run.launch->worker_pid());
   for (const Run& run : runs) runs_[run.run_id].watched = {groups, pinned_cores, gpus.find(run.launch->gpu_bus_id())};
   for (const Run& run : runs) ledger.store_sample({run.run_id, "before", sample_fully(runs_[run.run_id].watched)});

@@ -39,7 +39,9 @@ class RunWatch {
     double sampler_hz = 0;  // 0: no sampler
   };
   // Reads and stores what is before the runs, then starts the samplers. Launches of `runs` outlive this object.
-  RunWatch(Ledger& ledger, GpusOfSitting& gpus, const std::vector<int>& pinned_cores, const std::vector<Run>& runs);
+  // `companions`: process groups that are ours and not measured; they are no neighbours.
+  RunWatch(Ledger& ledger, GpusOfSitting& gpus, const std::vector<int>& pinned_cores, const std::vector<Run>& runs,
+           const std::vector<pid_t>& companions);
 
   // The run's sampler reads between the two.
   void replay_begins(std::int64_t run_id);

@@ -55,6 +55,8 @@ Json arms_json(const Experiment& experiment) {
     if (!arm.program.empty()) entry["program"] = arm.program;
     if (arm.model != experiment.model) entry["model"] = arm.model;
     if (arm.sampler_hz) entry["sampler_hz"] = *arm.sampler_hz;
+    if (!arm.must_launch.empty()) entry["must_launch"] = arm.must_launch;
+    if (!arm.must_not_launch.empty()) entry["must_not_launch"] = arm.must_not_launch;
     json.push_back(std::move(entry));
   }
   return json;

@@ -50,6 +50,8 @@ struct Arm {
   std::string model;                 // as written; the experiment's unless the arm names another
   std::optional<double>
       sampler_hz;  // the experiment's unless the arm says otherwise: what sampling costs can be weighed
+  // Names of kernels or ops (launch_rules.h): what the arm's twin launches must all launch, and none of them may.
+  std::vector<std::string> must_launch, must_not_launch;
 };
 
 enum class Granularity {
@@ -70,7 +72,7 @@ struct AnalysisSettings {
   std::optional<double> non_inferiority_margin_percent;  // absent: non-inferiority is not asked
 };
 
-// After the blocks a twin launch of every arm replays the first texts under a collector.
+// In every block a twin launch of every arm replays the first texts under a collector.
 struct ProfileSettings {
   std::int64_t prompts = 0;  // texts; 0: no twin launches
 };

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "engine/backend/options.h"
 #include "harness/experiment/experiment.h"
+#include "harness/experiment/launch_rules.h"
 
 namespace tare::harness {
 namespace {
@@ -96,6 +97,19 @@ std::vector<std::string> read_program(JsonReader& reader) {
   return argv;
 }
 
+// Names of kernels or ops; none when the key is not there.
+std::vector<std::string> read_patterns(JsonReader& reader, const std::string& key) {
+  if (!reader.has(key)) return {};
+  std::vector<std::string> patterns = reader.texts(key);
+  if (patterns.empty()) throw reader.error(key, "must name at least one kernel or op");
+  for (std::size_t i = 0; i < patterns.size(); ++i)
+    if (const std::string fault = pattern_fault(patterns[i]); !fault.empty())
+      throw reader.error(
+          fmt::format("{}[{}]", key, i), fmt::format("'{}' {}", patterns[i], fault),
+          "a kernel's or op's name as `tare profile` prints it, or part of it with a star before or after");
+  return patterns;
+}
+
 bool is_arm_name(const std::string& name) {
   constexpr const char* kAllowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
   return !name.empty() && name.find_first_not_of(kAllowed) == std::string::npos;
@@ -115,6 +129,8 @@ Arm read_arm(JsonReader reader, const Json& common_options, const std::string& c
     engine::apply_options(checked, own, reader.place("options"));
   }
   if (reader.has("sampler_hz")) arm.sampler_hz = reader.number("sampler_hz", 0, kMostSamplerHz);
+  arm.must_launch = read_patterns(reader, "must_launch");
+  arm.must_not_launch = read_patterns(reader, "must_not_launch");
   arm.options = common_options;
   arm.options.merge_patch(own);
   reader.refuse_unknown_keys();
@@ -239,6 +255,12 @@ Experiment read_fields(JsonReader reader) {
   if (reader.has("analysis")) experiment.analysis = read_analysis(reader.object("analysis"));
   if (reader.has("pinning")) experiment.pinned_cores = read_pinning(reader.object("pinning"));
   if (reader.has("profile")) experiment.profile = read_profile(reader.object("profile"));
+  // What ran is known from twin launches alone.
+  for (std::size_t i = 0; experiment.profile.prompts == 0 && i < experiment.arms.size(); ++i)
+    if (has_launch_rules(experiment.arms[i]))
+      throw input_error(
+          fmt::format("arms[{}].{}", i, experiment.arms[i].must_launch.empty() ? "must_not_launch" : "must_launch"),
+          "needs \"profile\"", R"(add "profile": {"prompts": 2}: twin launches say what an arm launches)");
   if (reader.has("environment")) experiment.environment = read_environment(reader.object("environment"));
   if (reader.has("limits")) experiment.limits = read_limits(reader.object("limits"));
   reader.refuse_unknown_keys();

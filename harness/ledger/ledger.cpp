@@ -65,7 +65,8 @@ void migrate(Connection& connection) {
   if (version == kLedgerVersion) return;
   Transaction transaction(connection);
   if (version < 2) connection.execute(ledger_migration_1_to_2());
-  connection.execute(ledger_migration_2_to_3());
+  if (version < 3) connection.execute(ledger_migration_2_to_3());
+  connection.execute(ledger_migration_3_to_4());
   connection.execute(fmt::format("PRAGMA user_version = {}", kLedgerVersion));
   transaction.commit();
 }
@@ -96,7 +97,7 @@ void insert_prompt(Connection& connection, std::int64_t run_id, const PromptResu
   Statement(connection,
             "INSERT INTO prompt_results (run_id, position, prompt_id, started_utc_ns, prompt_tokens, tokens, "
             "agreed_tokens, prefill_ns, time_to_first_token_ns, decode_tokens, decode_ns, inner_ns, outer_ns, outcome, "
-            "text_digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+            "text_digest, natural_digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .bind(run_id)
       .bind(result.position)
       .bind(result.prompt_id)
@@ -112,6 +113,7 @@ void insert_prompt(Connection& connection, std::int64_t run_id, const PromptResu
       .bind(result.outer_ns)
       .bind(result.outcome)
       .bind(result.text_digest)
+      .bind(text_or_null(result.natural_digest))
       .run();
 }
 
@@ -176,6 +178,31 @@ void insert_sample(Connection& connection, std::optional<std::int64_t> run_id, c
       .bind(sample.cost_ns)
       .run();
   if (sample.gpu) insert_gpu_sample(connection, connection.last_row_id(), *sample.gpu);
+}
+
+void insert_profile(Connection& connection, const ProfileRecord& profile) {
+  Statement(connection,
+            "INSERT INTO profiles (launch_id, position, prompt_id, fault, source, rounds, records, span_us, idle_us, "
+            "round_us, unmatched, rows, started_utc_ns, dropped, invalid, natural_digest, round) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(profile.launch_id)
+      .bind(profile.position)
+      .bind(profile.prompt_id)
+      .bind(profile.fault)
+      .bind(profile.source)
+      .bind(profile.rounds)
+      .bind(profile.records)
+      .bind(profile.span_us)
+      .bind(profile.idle_us)
+      .bind(profile.round_us)
+      .bind(profile.unmatched)
+      .bind(profile.rows.dump())
+      .bind(profile.started_utc_ns)
+      .bind(profile.dropped)
+      .bind(profile.invalid)
+      .bind(text_or_null(profile.natural_digest))
+      .bind(dump_or_null(profile.round))
+      .run();
 }
 
 // A running run becomes `state`; anything else is a fault of the caller.
@@ -409,23 +436,10 @@ void Ledger::store_gpu(std::int64_t sitting, const GpuFacts& gpu) {
       .run();
 }
 
-void Ledger::store_profile(const ProfileRecord& profile) {
-  Statement(state_->connection,
-            "INSERT INTO profiles (launch_id, position, prompt_id, fault, source, rounds, records, span_us, idle_us, "
-            "round_us, unmatched, rows) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-      .bind(profile.launch_id)
-      .bind(profile.position)
-      .bind(profile.prompt_id)
-      .bind(profile.fault)
-      .bind(profile.source)
-      .bind(profile.rounds)
-      .bind(profile.records)
-      .bind(profile.span_us)
-      .bind(profile.idle_us)
-      .bind(profile.round_us)
-      .bind(profile.unmatched)
-      .bind(profile.rows.dump())
-      .run();
+void Ledger::store_profiles(const std::vector<ProfileRecord>& profiles) {
+  Transaction transaction(state_->connection);
+  for (const ProfileRecord& profile : profiles) insert_profile(state_->connection, profile);
+  transaction.commit();
 }
 
 std::vector<std::int64_t> Ledger::interrupt_incomplete_blocks(std::int64_t slots_per_block, const std::string& reason) {

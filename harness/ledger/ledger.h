@@ -18,7 +18,7 @@
 namespace tare::harness {
 
 constexpr const char* kLedgerFile = "ledger.sqlite";
-constexpr std::int64_t kLedgerVersion = 3;                 // PRAGMA user_version of what is written
+constexpr std::int64_t kLedgerVersion = 4;                 // PRAGMA user_version of what is written
 constexpr std::int64_t kOldestLedgerVersion = 1;           // that can be read, and gone on with
 constexpr std::int64_t kLedgerApplicationId = 0x74617265;  // PRAGMA application_id: "tare"
 
@@ -92,7 +92,8 @@ class Ledger {
   // A GPU that an arm uses in this sitting; what is known already is kept.
   void store_gpu(std::int64_t sitting, const GpuFacts& gpu);
 
-  void store_profile(const ProfileRecord& profile);
+  // Profiles of twin launches that walked together: all of them or none.
+  void store_profiles(const std::vector<ProfileRecord>& profiles);
 
   // Going on after an interruption. Marks the running and finished runs (warm-ups included) of every block that is not
   // complete as interrupted, and running warm-ups of complete blocks too; returns the blocks that were marked.

@@ -224,8 +224,10 @@ std::vector<PromptResult> Ledger::prompt_results(std::int64_t run_id) const {
   Statement row(state_->connection,
                 "SELECT p.position, prompt_id, started_utc_ns, prompt_tokens, p.tokens, agreed_tokens, prefill_ns, "
                 "time_to_first_token_ns, decode_tokens, decode_ns, inner_ns, outer_ns, outcome, text_digest, "
-                "duration_ns, r.tokens, spun_ns, count FROM prompt_results p LEFT JOIN rounds r "
-                "ON r.run_id = p.run_id AND r.position = p.position WHERE p.run_id = ? ORDER BY p.position");
+                "duration_ns, r.tokens, spun_ns, count, " +
+                    std::string(state_->version < 4 ? "NULL" : "natural_digest") +
+                    " FROM prompt_results p LEFT JOIN rounds r "
+                    "ON r.run_id = p.run_id AND r.position = p.position WHERE p.run_id = ? ORDER BY p.position");
   row.bind(run_id);
   std::vector<PromptResult> results;
   while (row.step()) {
@@ -244,6 +246,7 @@ std::vector<PromptResult> Ledger::prompt_results(std::int64_t run_id) const {
     result.outer_ns = row.integer(11);
     result.outcome = row.text(12);
     result.text_digest = row.text(13);
+    if (!row.is_null(18)) result.natural_digest = row.text(18);
     const std::string where = fmt::format("{}: run {}, prompt '{}'", file().string(), run_id, result.prompt_id);
     result.rounds.duration_ns = unpacked(row, 14, where, unpack_counts);
     result.rounds.tokens = unpacked(row, 15, where, unpack_counts);
@@ -333,7 +336,10 @@ std::vector<ProfileRecord> Ledger::profiles() const {
   const std::string where = file().string() + ": profiles";
   Statement row(state_->connection,
                 "SELECT launch_id, position, prompt_id, fault, source, rounds, records, span_us, idle_us, round_us, "
-                "unmatched, rows FROM profiles ORDER BY launch_id, position");
+                "unmatched, rows, " +
+                    std::string(state_->version < 4 ? "NULL, 0, 0, NULL, NULL"
+                                                    : "started_utc_ns, dropped, invalid, natural_digest, round") +
+                    " FROM profiles ORDER BY launch_id, position");
   while (row.step()) {
     ProfileRecord profile;
     profile.launch_id = row.integer(0);
@@ -348,6 +354,11 @@ std::vector<ProfileRecord> Ledger::profiles() const {
     profile.round_us = row.number(9);
     profile.unmatched = row.text(10);
     profile.rows = parse_json(row.text(11), where);
+    profile.started_utc_ns = row.optional_integer(12);
+    profile.dropped = row.integer(13);
+    profile.invalid = row.integer(14);
+    if (!row.is_null(15)) profile.natural_digest = row.text(15);
+    if (!row.is_null(16)) profile.round = parse_json(row.text(16), where);
     profiles.push_back(std::move(profile));
   }
   return profiles;

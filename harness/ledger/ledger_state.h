@@ -14,7 +14,7 @@ struct Ledger::State {
   Connection connection;
   LedgerIdentity identity;
   std::int64_t created_utc_ns = 0;
-  std::int64_t version = 0;  // of the file; 1 only when it was opened for reading
+  std::int64_t version = 0;  // of the file; below kLedgerVersion only when it was opened for reading
 };
 
 }  // namespace tare::harness

@@ -117,6 +117,7 @@ struct PromptResult {
   std::int64_t outer_ns = 0;                // outside, by the harness: the same request
   std::string outcome;                      // "forced_text", "end_of_text", "length", ...
   std::string text_digest;                  // of the tokens really committed; must be the text's
+  std::string natural_digest;               // of what the arm would have committed; empty: the worker did not say
   std::int64_t agreed_tokens = 0;           // positions at which the natural choice equals the committed token
   Rounds rounds;
 };
@@ -139,15 +140,20 @@ struct ProfileRecord {
   std::int64_t launch_id = 0;
   std::int64_t position = 0;
   std::string prompt_id;
-  std::string fault;  // why there is no profile; everything after it is empty then
+  std::optional<std::int64_t> started_utc_ns;  // of the walk; absent in ledgers before version 4
+  std::string fault;                           // why there is no profile; everything after it is empty then
   std::string source;
   std::int64_t rounds = 0;
   std::int64_t records = 0;
+  std::int64_t dropped = 0;  // that the collector lost
+  std::int64_t invalid = 0;  // without valid times: left out
   double span_us = 0;
   double idle_us = 0;
   double round_us = 0;  // under the collector
   std::string unmatched;
-  Json rows = Json::array();  // as the worker sent them
+  Json rows = Json::array();   // as the worker sent them
+  std::string natural_digest;  // of what the twin would have committed; empty: it did not say
+  Json round;                  // of one round, {what, begin_us, end_us} each; null: not sent
 };
 
 [[nodiscard]] std::string to_text(RunState state);  // "running", "finished", ...

@@ -202,10 +202,20 @@ ALTER TABLE samples ADD COLUMN builds TEXT;
 ALTER TABLE samples ADD COLUMN cost_ns INTEGER;
 )sql";
 
+// A new file gets them the same way, so that the columns lie in one order.
+constexpr const char* kNewColumnsOfVersion4 = R"sql(
+ALTER TABLE prompt_results ADD COLUMN natural_digest TEXT;
+ALTER TABLE profiles ADD COLUMN started_utc_ns INTEGER;
+ALTER TABLE profiles ADD COLUMN dropped INTEGER NOT NULL DEFAULT 0 CHECK (dropped >= 0);
+ALTER TABLE profiles ADD COLUMN invalid INTEGER NOT NULL DEFAULT 0 CHECK (invalid >= 0);
+ALTER TABLE profiles ADD COLUMN natural_digest TEXT;
+ALTER TABLE profiles ADD COLUMN round TEXT;
+)sql";
+
 }  // namespace
 
 std::string ledger_schema() {
-  return std::string(kOtherTables) + kTablesOfVersion2 + kTablesOfVersion3;
+  return std::string(kOtherTables) + kTablesOfVersion2 + kTablesOfVersion3 + kNewColumnsOfVersion4;
 }
 
 std::string ledger_migration_1_to_2() {
@@ -214,6 +224,10 @@ std::string ledger_migration_1_to_2() {
 
 std::string ledger_migration_2_to_3() {
   return kTablesOfVersion3;
+}
+
+std::string ledger_migration_3_to_4() {
+  return kNewColumnsOfVersion4;
 }
 
 }  // namespace tare::harness

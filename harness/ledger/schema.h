@@ -1,4 +1,4 @@
-// The ledger's tables (version 3). Columns and units: docs/protocol/ledger.md, kept equal by a test.
+// The ledger's tables (version 4). Columns and units: docs/protocol/ledger.md, kept equal by a test.
 #pragma once
 
 #include <string>
@@ -10,5 +10,6 @@ namespace tare::harness {
 [[nodiscard]] std::string ledger_migration_1_to_2();
 // Likewise, the tables of version 2.
 [[nodiscard]] std::string ledger_migration_2_to_3();
+[[nodiscard]] std::string ledger_migration_3_to_4();
 
 }  // namespace tare::harness

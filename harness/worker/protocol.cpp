@@ -211,6 +211,8 @@ std::string to_line(const ProfileReply& reply) {
                {"source", reply.source},
                {"rounds", reply.rounds},
                {"records", reply.records},
+               {"dropped", reply.dropped},
+               {"invalid", reply.invalid},
                {"span_us", reply.span_us},
                {"idle_us", reply.idle_us},
                {"unmatched", reply.unmatched},
@@ -342,6 +344,8 @@ ProfileReply parse_profile_reply(const Json& line, const std::string& where) {
   if (reply.source != "kernels" && reply.source != "ops") throw reader.error("source", "must be kernels or ops");
   reply.rounds = reader.integer("rounds", 1);
   reply.records = reader.integer("records", 1);
+  if (reader.has("dropped")) reply.dropped = reader.integer("dropped", 0);
+  if (reader.has("invalid")) reply.invalid = reader.integer("invalid", 0);
   reply.span_us = reader.number("span_us", 0);
   reply.idle_us = reader.number("idle_us", 0);
   if (reader.has("unmatched")) reply.unmatched = reader.text("unmatched");

@@ -87,6 +87,8 @@ struct ProfileReply {
   std::string source;        // "kernels" of a GPU, "ops" of the CPU
   std::int64_t rounds = 0;   // that the means are over
   std::int64_t records = 0;  // of all rounds
+  std::int64_t dropped = 0;  // that the collector lost
+  std::int64_t invalid = 0;  // without valid times: left out
   double span_us = 0;        // first kernel's begin to last one's end
   double idle_us = 0;        // nothing ran, within the span
   std::string unmatched;     // why rows name no launch; empty when they do

@@ -138,7 +138,7 @@ TEST_F(LedgerTest, AFileOfAnotherProgramIsRefused) {
 TEST_F(LedgerTest, AnotherVersionIsRefusedWithBothVersions) {
   { const Ledger ledger = open(); }
   execute("PRAGMA user_version = 7");
-  EXPECT_THAT(fault_of([&] { (void)open(); }).what(), AllOf(HasSubstr("version 7"), HasSubstr("versions 1 to 3")));
+  EXPECT_THAT(fault_of([&] { (void)open(); }).what(), AllOf(HasSubstr("version 7"), HasSubstr("versions 1 to 4")));
 }
 
 TEST_F(LedgerTest, KeepsEveryReadingOfTheMachineAndItsGpu) {
@@ -223,6 +223,41 @@ TEST_F(LedgerTest, KeepsEveryReadingOfTheMachineAndItsGpu) {
   EXPECT_EQ(gpus[1].facts.missing[0].why, "not supported");
 }
 
+// ---- older ledgers ----
+
+// What version 4 added is taken away again: nothing else came with it.
+TEST_F(LedgerTest, ALedgerOfVersion3IsReadAndBroughtUpToDate) {
+  std::int64_t run = 0;
+  {
+    Ledger ledger = open_with_texts();
+    const std::int64_t launch = begin_launch(ledger, "a");
+    run = ledger.begin_run({0, 0, false}, "a", launch, 20);
+    PromptResult result = result_of("1", 0);
+    result.natural_digest = "gone with the column";
+    ledger.finish_run(run, {30, {result}, {}});
+    ProfileRecord profile;
+    profile.launch_id = launch;
+    profile.prompt_id = "1";
+    profile.span_us = 5;
+    ledger.store_profiles({profile});
+  }
+  for (const char* column : {"started_utc_ns", "dropped", "invalid", "natural_digest", "round"})
+    execute(std::string("ALTER TABLE profiles DROP COLUMN ") + column);
+  execute("ALTER TABLE prompt_results DROP COLUMN natural_digest");
+  execute("PRAGMA user_version = 3");
+  const auto expect_as_it_was = [&](const Ledger& ledger) {
+    ASSERT_EQ(ledger.profiles().size(), 1U);
+    EXPECT_EQ(ledger.profiles()[0].span_us, 5);
+    EXPECT_FALSE(ledger.profiles()[0].started_utc_ns);
+    EXPECT_EQ(ledger.profiles()[0].dropped, 0);
+    ASSERT_EQ(ledger.prompt_results(run).size(), 1U);
+    EXPECT_EQ(ledger.prompt_results(run)[0].natural_digest, "");
+  };
+  expect_as_it_was(Ledger::open_for_reading(file_));
+  { const Ledger ledger = open(); }
+  expect_as_it_was(Ledger::open_for_reading(file_));
+}
+
 // ---- a ledger of version 1, made by the tare that wrote such ----
 
 class OldLedger : public LedgerTest {
@@ -301,14 +336,32 @@ TEST_F(LedgerTest, ProfilesComeBackAsTheyWere) {
     profile.idle_us = 0.5;
     profile.round_us = 12;
     profile.rows = {{{"kernel", "norm"}, {"us", 10}}};
-    ledger.store_profile(profile);
-    profile.position = 1;
-    profile.fault = "no CUPTI here";
-    ledger.store_profile(profile);
-    EXPECT_THROW(ledger.store_profile(profile), Error) << "one a launch and place";
+    profile.started_utc_ns = 77;
+    profile.dropped = 2;
+    profile.invalid = 1;
+    profile.natural_digest = "abc";
+    profile.round = Json::array({{{"what", "norm"}, {"begin_us", 0}, {"end_us", 10}}});
+    ProfileRecord failed = profile;
+    failed.position = 1;
+    failed.fault = "no CUPTI here";
+    failed.started_utc_ns.reset();
+    failed.natural_digest.clear();
+    failed.round = nullptr;
+    ledger.store_profiles({profile, failed});
+    ProfileRecord third = profile;
+    third.position = 2;
+    EXPECT_THROW(ledger.store_profiles({third, failed}), Error) << "one a launch and place";
   }
   const std::vector<ProfileRecord> read = Ledger::open_for_reading(file_).profiles();
-  ASSERT_EQ(read.size(), 2U);
+  ASSERT_EQ(read.size(), 2U) << "all that are stored together or none";
+  EXPECT_EQ(read[0].started_utc_ns, 77);
+  EXPECT_EQ(read[0].dropped, 2);
+  EXPECT_EQ(read[0].invalid, 1);
+  EXPECT_EQ(read[0].natural_digest, "abc");
+  EXPECT_EQ(read[0].round, profile.round);
+  EXPECT_FALSE(read[1].started_utc_ns);
+  EXPECT_EQ(read[1].natural_digest, "");
+  EXPECT_TRUE(read[1].round.is_null());
   EXPECT_EQ(read[0].prompt_id, profile.prompt_id);
   EXPECT_EQ(read[0].source, "ops");
   EXPECT_EQ(read[0].rounds, 3);

@@ -43,6 +43,8 @@ ProfileReply profile() {
   result.source = "ops";
   result.rounds = 2;
   result.records = 6;
+  result.dropped = 2;
+  result.invalid = 1;
   result.span_us = 10;
   result.idle_us = 1;
   result.rows = {{"product q4", "product q4", "layers.*.mlp.down_proj.weight", 2, 6, 6, 1000},
