@@ -15,11 +15,18 @@
 #include "engine/backend/rope.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/model_weights.h"
+#include "engine/cpu/pass_loops.h"
 #include "engine/cpu/pass_ops.h"
 #include "engine/cpu/row_buffer.h"
 #include "engine/cpu/sequence_state.h"
 
 namespace tare::engine {
+
+// Where a pass keeps the residual stream after some layers, for a drafter that reads them.
+struct LayerTaps {
+  std::vector<std::int64_t> layers;
+  InputRows rows;  // [T, layers * hidden_size]: a token's streams side by side, in the order of `layers`
+};
 
 struct Pass {
   std::span<const std::int32_t> tokens;  // within the vocabulary
@@ -27,6 +34,8 @@ struct Pass {
   PassMode mode = PassMode::kAbsorb;
   // Rows of hidden states to fill, layer_count + 1 of [T, hidden_size], or empty (see PrefillCapture).
   std::vector<std::span<float>> hidden;
+  LayerTaps* taps = nullptr;          // to fill, or null
+  const RowBuffer* stream = nullptr;  // rows that enter the first layer; null: the tokens' embeddings
 };
 
 class ForwardPass {
@@ -40,6 +49,10 @@ class ForwardPass {
   void run(const Pass& pass, std::vector<LayerState>& layers);
   // H of the last run's tokens [begin, end), rows of hidden_size, into `out`.
   void copy_hidden(std::int64_t begin, std::int64_t end, float* out) const;
+  // The same rows as the head reads them.
+  [[nodiscard]] ActivationRows final_rows(std::int64_t begin, std::int64_t end) const {
+    return final_.view(begin, end);
+  }
   // Logits of the last run's tokens [begin, end) into out [end - begin, vocab_size].
   // Returns the first token whose logits are not finite, or -1.
   std::int64_t logits(std::int64_t begin, std::int64_t end, float* out);
@@ -54,16 +67,12 @@ class ForwardPass {
     std::array<AlignedBuffer<float>, kMostQueries> queries, outputs, scores;
     std::vector<const float*> taps;
   };
-  struct Product {
-    const PackedMatrix* matrix;
-    RowBuffer* out;
-  };
-
   const ModelConfig& config_;
   const ModelWeights& weights_;
   const PassOps& ops_;
   const Kernels& kernels_;
   ThreadPool& pool_;
+  PassLoops loops_;
   RopeTable rope_;
   std::vector<ThreadSpace> spaces_;
   Collector* collector_ = nullptr;
@@ -92,8 +101,8 @@ class ForwardPass {
   void run_attention_heads(const AttentionWeights& weights, const KvCache& cache, std::int64_t position,
                            std::int64_t first_head, std::int64_t head_count, std::int64_t token, ThreadSpace& space);
   void run_mlp(const LayerWeights& weights, const LayerOps& ops);
-  void multiply_gate_and_up(const LayerWeights& weights);
   void capture(const Pass& pass, std::size_t index) const;
+  void keep_taps(LayerTaps& taps, std::size_t layer) const;
 };
 
 }  // namespace tare::engine

@@ -48,27 +48,33 @@ void KvCache::store(std::int64_t head, std::int64_t position, const float* key, 
       values_);
 }
 
-void KvCache::attend(const AttentionKernels& kernels, std::int64_t head, std::span<const float* const> queries,
-                     std::int64_t count, float scale, std::span<float* const> scores,
-                     std::span<float* const> out) const {
+void KvCache::attend_range(const AttentionKernels& kernels, std::int64_t head, std::span<const float* const> queries,
+                           std::int64_t begin, std::int64_t end, float scale, std::span<float* const> scores,
+                           std::span<float* const> out) const {
   const auto query_count = static_cast<std::int64_t>(queries.size());
-  const std::int64_t first_key = head * capacity_ * key_channels_;
+  const std::int64_t skipped = begin % kKeyBlock;  // keys come in whole blocks: scores before `begin` are left aside
+  const std::int64_t first_key = (head * capacity_ + begin - skipped) * key_channels_;
   if (const auto* keys = std::get_if<AlignedBuffer<float>>(&keys_)) {
-    kernels.scores_fp32(queries.data(), query_count, keys->data() + first_key, head_dim_, count, scale, scores.data());
+    kernels.scores_fp32(queries.data(), query_count, keys->data() + first_key, head_dim_, end - begin + skipped, scale,
+                        scores.data());
   } else {
     kernels.scores_bf16(queries.data(), query_count, std::get<AlignedBuffer<std::uint16_t>>(keys_).data() + first_key,
-                        head_dim_, count, scale, scores.data());
+                        head_dim_, end - begin + skipped, scale, scores.data());
   }
   std::array<float, kMostQueries> factors{};
-  for (std::size_t i = 0; i < queries.size(); ++i) factors[i] = 1.0F / kernels.exponentiate(scores[i], count);
-  const std::int64_t first_value = head * capacity_ * value_channels_;
+  std::array<float*, kMostQueries> weights{};
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    weights[i] = scores[i] + skipped;
+    factors[i] = 1.0F / kernels.exponentiate(weights[i], end - begin);
+  }
+  const std::int64_t first_value = (head * capacity_ + begin) * value_channels_;
   if (const auto* values = std::get_if<AlignedBuffer<float>>(&values_)) {
-    kernels.weighted_values_fp32(scores.data(), query_count, values->data() + first_value, head_dim_, count,
+    kernels.weighted_values_fp32(weights.data(), query_count, values->data() + first_value, head_dim_, end - begin,
                                  factors.data(), out.data());
   } else {
-    kernels.weighted_values_bf16(scores.data(), query_count,
-                                 std::get<AlignedBuffer<std::uint16_t>>(values_).data() + first_value, head_dim_, count,
-                                 factors.data(), out.data());
+    kernels.weighted_values_bf16(weights.data(), query_count,
+                                 std::get<AlignedBuffer<std::uint16_t>>(values_).data() + first_value, head_dim_,
+                                 end - begin, factors.data(), out.data());
   }
 }
 

@@ -22,7 +22,13 @@ class KvCache {
   // Attention of 1 to kMostQueries queries over positions 0..count-1 of `head`: softmax(scale * query . key) . values.
   // Each of `scores` has room for count rounded up to 16, each of `out` for head_dim rounded up to 16.
   void attend(const AttentionKernels& kernels, std::int64_t head, std::span<const float* const> queries,
-              std::int64_t count, float scale, std::span<float* const> scores, std::span<float* const> out) const;
+              std::int64_t count, float scale, std::span<float* const> scores, std::span<float* const> out) const {
+    attend_range(kernels, head, queries, 0, count, scale, scores, out);
+  }
+  // The same over positions begin..end-1; scores have room for end - begin rounded up to 16, and 16 more.
+  void attend_range(const AttentionKernels& kernels, std::int64_t head, std::span<const float* const> queries,
+                    std::int64_t begin, std::int64_t end, float scale, std::span<float* const> scores,
+                    std::span<float* const> out) const;
 
   // Bytes that attention reads of a cache of `positions`, and that it writes for one more.
   [[nodiscard]] std::uint64_t bytes(std::int64_t positions) const;
