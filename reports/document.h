@@ -51,6 +51,8 @@ struct Figure {
   std::string caption;
   std::string svg;      // the drawing, to be put inline; empty when it is missing
   std::string missing;  // why there is none
+  std::string section;  // id; empty: name
+  std::string before;   // id of a table there; empty: the section's begin
 };
 
 using Block = std::variant<Paragraph, Table, Figure, Listing>;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace tare::reports {
 namespace {
@@ -113,6 +114,15 @@ std::string shortened(std::string_view text, std::size_t most) {
     if (++count > most) return std::string(text.substr(0, cut)) + "\u2026";
   }
   return std::string(text);
+}
+
+std::string shortened_middle(std::string_view text, std::size_t most) {
+  std::vector<std::size_t> starts;  // of code points
+  for (std::size_t i = 0; i < text.size(); i += decode(text, i).bytes) starts.push_back(i);
+  if (starts.size() <= most) return std::string(text);
+  const std::size_t tail = most / 2;
+  const std::size_t head = most - 1 - tail;
+  return std::string(text.substr(0, starts[head])) + "\u2026" + std::string(text.substr(starts[starts.size() - tail]));
 }
 
 std::string markdown_text(std::string_view text) {

@@ -18,6 +18,9 @@ namespace tare::reports {
 // Valid UTF-8 cut to at most `most` code points, the last one an ellipsis where something was cut.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t most);
 
+// The same with the ellipsis in the middle: both ends are kept. `most` at least 3.
+[[nodiscard]] std::string shortened_middle(std::string_view text, std::size_t most);
+
 // Safe inside a Markdown paragraph or table cell: GitHub's special characters escaped, one line.
 [[nodiscard]] std::string markdown_text(std::string_view text);
 

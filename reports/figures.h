@@ -17,6 +17,9 @@ struct Plot {
   std::string script;       // gnuplot 5.4, reads NAME.dat, writes NAME.svg
   std::string data;         // NAME.dat: blocks separated by two blank lines, with comments that name the columns
   std::string nothing;      // why there is nothing to draw; script and data are empty then
+  bool optional = false;    // left out of the report when there is nothing to draw
+  std::string section;      // of the report that it stands in; empty: the one of its name
+  std::string before;       // id of the table of that section that it stands before; empty: the section's begin
 };
 
 // Effects of every arm on the effect's measure: all on one scale, then each on its own with the intervals and the
@@ -29,5 +32,19 @@ struct Plot {
 
 // The machine during every counted run: clocks, temperature, power, what others used; one panel a quantity.
 [[nodiscard]] Plot conditions_plot(const Findings& findings);
+
+// Where the time of a round goes (Findings::times); left out when nothing was profiled.
+// A bar an arm, as long as its timed round, made of its largest parts, the rest, idle time and the host.
+[[nodiscard]] Plot times_plot(const Findings& findings);
+// Every difference of an arm to the baseline by kernel or op, with intervals; last the timed one and what adds up to
+// it.
+[[nodiscard]] Plot time_differences_plot(const Findings& findings);
+// One round of every arm, a lane a kind of kernel or op; left out when no profile holds one.
+[[nodiscard]] Plot round_plot(const Findings& findings);
+// Declared bytes over time, by part, against the measured read rate; left out when that is not known.
+[[nodiscard]] Plot rates_plot(const Findings& findings);
+
+// All figures of a report, in the order in which they are drawn.
+[[nodiscard]] std::vector<Plot> report_plots(const Findings& findings);
 
 }  // namespace tare::reports

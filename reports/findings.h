@@ -314,7 +314,29 @@ struct TimeRow {
   double high_us = kMissing;
 };
 
-// timed = kernels or ops + idle + host, the residual; from a twin launch under a collector.
+// A kernel or an op of one arm, a round.
+struct ArmTimeRow {
+  std::string what;         // launch and part
+  std::string part;         // what it works on: figures and tables of several arms sum by it; empty: by `what`
+  double us = kMissing;     // completion intervals: the rows of an arm add up to busy_us
+  double bytes = kMissing;  // declared
+};
+
+// One launch of one round, microseconds from the round's first begin. It ran from begin to end; from `alone_us` on
+// nothing before it was unfinished, so that these last parts do not overlap.
+struct RoundSpan {
+  double begin_us = 0;
+  double alone_us = 0;
+  double end_us = 0;
+};
+struct RoundLane {
+  std::string what;  // as in ArmTimeRow
+  std::string part;
+  std::vector<RoundSpan> spans;
+};
+
+// timed = kernels or ops + idle + host; from a twin launch under a collector. Host is what of the timed round the
+// twin's kernels and gaps do not cover, so it holds the collector's cost too (as time that is missing).
 struct ArmTimes {
   std::string arm;
   std::string fault;   // why there are none; empty when there are
@@ -324,23 +346,33 @@ struct ArmTimes {
   double busy_us = kMissing;
   double idle_us = kMissing;
   double host_us = kMissing;
-  double profiled_us = kMissing;  // the round under the collector
+  double profiled_us = kMissing;      // the round under the collector
+  std::vector<ArmTimeRow> rows = {};  // most time first
+  std::vector<RoundLane> round = {};  // of one round of median span; empty: not recorded
+  std::string round_of = {};          // the prompt that it is of
 };
 
 struct TimeDifference {
   std::string arm;  // less the baseline
   std::int64_t prompts = 0;
   std::vector<TimeRow> rows;  // largest difference first
-  TimeRow idle, host, timed;
-  double explained_share = kMissing;
+  // timed = rows + idle + host + residual. Host is the twin's own: its round less its kernels and gaps; the residual is
+  // the timed round less the twin's.
+  TimeRow idle, host, residual, timed;
+  double explained_share = kMissing;       // of the timed difference, by all but the residual
   bool adds_up = true;                     // the residual is at most 5 % of the difference or 0.5 % of a round
   std::vector<std::string> only_baseline;  // what just one of the two launches
   std::vector<std::string> only_arm;
+  // Prompts of which both arms would have emitted the same tokens, by the digests of their natural choices.
+  std::int64_t outputs_equal = 0;
+  std::int64_t outputs_compared = 0;  // 0: not known
 };
 
 struct Times {
   std::vector<ArmTimes> arms;  // empty: nothing was profiled
   std::vector<TimeDifference> differences;
+  double read_gb_per_s = kMissing;  // measured read rate of the memory that the weights stream from
+  std::string read_rate_source;     // how it was measured: "tare ceiling, 2 threads"
 };
 
 // ---- the whole ------------------------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ Json of(const Reading& reading);
 Json of(const Fact& fact);
 Json of(const RunConditions& run);
 Json of(const TimeRow& row);
+Json of(const ArmTimeRow& row);
+Json of(const RoundLane& lane);
 Json of(const ArmTimes& times);
 Json of(const TimeDifference& difference);
 Json of(const Effect& effect, const Findings& findings);
@@ -271,6 +273,16 @@ Json of(const TimeRow& row) {
           {"high_us", number(row.high_us)}};
 }
 
+Json of(const ArmTimeRow& row) {
+  return {{"what", row.what}, {"part", row.part}, {"us", number(row.us)}, {"bytes", number(row.bytes)}};
+}
+
+Json of(const RoundLane& lane) {
+  Json spans = Json::array();
+  for (const RoundSpan& span : lane.spans) spans.push_back({span.begin_us, span.alone_us, span.end_us});
+  return {{"what", lane.what}, {"part", lane.part}, {"spans_us", spans}};
+}
+
 Json of(const ArmTimes& times) {
   return {{"arm", times.arm},
           {"fault", times.fault},
@@ -280,7 +292,10 @@ Json of(const ArmTimes& times) {
           {"busy_us", number(times.busy_us)},
           {"idle_us", number(times.idle_us)},
           {"host_us", number(times.host_us)},
-          {"profiled_us", number(times.profiled_us)}};
+          {"profiled_us", number(times.profiled_us)},
+          {"rows", of(times.rows)},
+          {"round_of", times.round_of},
+          {"round", of(times.round)}};
 }
 
 Json of(const TimeDifference& difference) {
@@ -289,11 +304,14 @@ Json of(const TimeDifference& difference) {
           {"rows", of(difference.rows)},
           {"idle", of(difference.idle)},
           {"host", of(difference.host)},
+          {"residual", of(difference.residual)},
           {"timed", of(difference.timed)},
           {"explained_share", number(difference.explained_share)},
           {"adds_up", difference.adds_up},
           {"only_baseline", difference.only_baseline},
-          {"only_arm", difference.only_arm}};
+          {"only_arm", difference.only_arm},
+          {"outputs_equal", difference.outputs_equal},
+          {"outputs_compared", difference.outputs_compared}};
 }
 
 Json of(const ScheduleFacts& schedule) {
@@ -339,7 +357,10 @@ Json findings_json(const Findings& findings) {
   json["prompts"] = of(findings.prompts);
   json["texts"] = of(findings.texts);
   json["conditions"] = of(findings.conditions);
-  json["times"] = {{"arms", of(findings.times.arms)}, {"differences", of(findings.times.differences)}};
+  json["times"] = {{"arms", of(findings.times.arms)},
+                   {"differences", of(findings.times.differences)},
+                   {"read_gb_per_s", number(findings.times.read_gb_per_s)},
+                   {"read_rate_source", findings.times.read_rate_source}};
   json["schedule"] = of(findings.schedule);
   json["methods"] = of(findings.methods);
   return json;

@@ -56,7 +56,8 @@ void PlotScript::text_at(const std::string& place, std::string_view text, const 
   std::string shown = visible_text(text);
   if (style.room > 0) {
     const double letter = kLetterWidth * style.size * (style.bold ? kBoldWider : 1.0);
-    shown = shortened(shown, static_cast<std::size_t>(std::max(2.0, style.room / letter)));
+    const auto most = static_cast<std::size_t>(std::max(3.0, style.room / letter));
+    shown = style.both_ends ? shortened_middle(shown, most) : shortened(shown, most);
   }
   line(fmt::format("set label {} at {} {} font 'sans-serif{},{}' tc rgb '{}'", gnuplot_string(shown), place, align,
                    style.bold ? ":Bold" : "", style.size, style.colour.light));
@@ -68,6 +69,13 @@ void PlotScript::label(double x, double y, std::string_view text, const TextStyl
 
 void PlotScript::label_beside(double x, double axis_y, std::string_view text, const TextStyle& style) {
   text_at(fmt::format("screen {:.5f}, first {}", x / width_, gnuplot_number(axis_y)), text, style);
+}
+
+void PlotScript::rectangle(double left, double top, double right, double bottom, Colour fill) {
+  line(
+      fmt::format("set object rectangle from screen {:.5f},{:.5f} to screen {:.5f},{:.5f} front fs solid 1.0 noborder "
+                  "fc rgb '{}'",
+                  left / width_, 1.0 - bottom / height_, right / width_, 1.0 - top / height_, fill.light));
 }
 
 void PlotScript::vertical(double axis_x, Colour colour, double width, bool dashed) {

@@ -23,7 +23,8 @@ struct TextStyle {
   bool bold = false;
   double size = 13;
   Align align = Align::kLeft;
-  double room = 0;  // pixels the text may take; longer text is cut with an ellipsis; 0: any
+  double room = 0;         // pixels the text may take; longer text is cut with an ellipsis; 0: any
+  bool both_ends = false;  // cut in the middle: names that differ at either end
 };
 
 // A number as gnuplot reads it: "NaN" for what is missing.
@@ -40,6 +41,8 @@ class PlotScript {
   void label(double x, double y, std::string_view text, const TextStyle& style = {});
   // Text at a pixel column, beside a value of the panel's y axis.
   void label_beside(double x, double axis_y, std::string_view text, const TextStyle& style = {});
+  // A rectangle in pixels of the canvas.
+  void rectangle(double left, double top, double right, double bottom, Colour fill);
   // A vertical line at an x of the panel.
   void vertical(double axis_x, Colour colour, double width, bool dashed = false);
   // A horizontal line at a y of the panel.

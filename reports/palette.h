@@ -28,6 +28,13 @@ inline constexpr std::array<Colour, 7> kSeries = {{{"#0072b2", "#5cb0ea"},
                                                    {"#56b4e9", "#9ad6f7"},
                                                    {"#6b4fa0", "#b39be6"}}};
 
+// Parts of a whole: the series and one more, then what is summed up, idle time, and the host.
+inline constexpr std::array<Colour, 8> kParts = {
+    {kSeries[0], kSeries[1], kSeries[2], kSeries[3], kSeries[4], kSeries[5], kSeries[6], {"#7d4b32", "#c69a80"}}};
+inline constexpr Colour kOtherParts = {"#8b959e", "#747f89"};
+inline constexpr Colour kIdle = {"#dfe4e8", "#343c45"};
+inline constexpr Colour kHost = {"#b9a6a0", "#5f5450"};
+
 // gnuplot point types: filled circle, square, triangle, diamond, triangle down; then open ones.
 inline constexpr std::array<int, 9> kPointTypes = {7, 5, 9, 13, 11, 6, 4, 8, 12};
 

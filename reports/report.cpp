@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/file.h"
 #include "reports/csv.h"
 #include "reports/document.h"
@@ -49,7 +51,7 @@ void make_directory(const fs::path& directory) {
 
 // Draws one figure; what keeps it from being drawn goes into the figure and into `report.missing`.
 Figure draw(const Plot& plot, const fs::path& directory, const ReportOptions& options, WrittenReport& report) {
-  Figure figure{plot.name, plot.title, plot.caption, {}, {}};
+  Figure figure{plot.name, plot.title, plot.caption, {}, {}, plot.section, plot.before};
   const fs::path drawing = directory / (plot.name + ".svg");
   for (const char* ending : {".svg", ".gp", ".dat"}) {  // of an earlier report: never shown as this one's
     std::error_code ignored;
@@ -78,14 +80,20 @@ Figure draw(const Plot& plot, const fs::path& directory, const ReportOptions& op
 
 }  // namespace
 
+std::vector<Plot> report_plots(const Findings& findings) {
+  return {effects_plot(findings), runs_plot(findings),  prompts_plot(findings), conditions_plot(findings),
+          times_plot(findings),   round_plot(findings), rates_plot(findings),   time_differences_plot(findings)};
+}
+
 WrittenReport write_report(const Findings& findings, const fs::path& directory, const ReportOptions& options) {
   check_indices(findings);
   make_directory(directory / "figures");
   WrittenReport report;
   std::vector<Figure> figures;
-  for (const Plot& plot :
-       {effects_plot(findings), runs_plot(findings), prompts_plot(findings), conditions_plot(findings)})
-    figures.push_back(draw(plot, directory / "figures", options, report));
+  for (const Plot& plot : report_plots(findings)) {
+    Figure figure = draw(plot, directory / "figures", options, report);
+    if (plot.nothing.empty() || !plot.optional) figures.push_back(std::move(figure));
+  }
   const Document document = make_document(findings, figures);
   std::vector<fs::path> pages;
   const auto write = [&](const char* name, const std::string& content) {

@@ -222,6 +222,19 @@ Table prompt_table(const Findings& findings) {
   return table;
 }
 
+// Puts a figure where it belongs; one whose section is not in this report is left out.
+void place(const Figure& figure, std::vector<Section>& sections) {
+  const std::string& id = figure.section.empty() ? figure.name : figure.section;
+  const auto section =
+      std::find_if(sections.begin(), sections.end(), [&](const Section& candidate) { return candidate.id == id; });
+  if (section == sections.end()) return;
+  const auto table = std::find_if(section->blocks.begin(), section->blocks.end(), [&](const Block& block) {
+    const auto* found = std::get_if<Table>(&block);
+    return found != nullptr && found->id == figure.before;
+  });
+  section->blocks.insert(table == section->blocks.end() ? section->blocks.begin() : table, figure);
+}
+
 }  // namespace
 
 Section effects_section(const Findings& findings) {
@@ -279,11 +292,7 @@ Document make_document(const Findings& findings, const std::vector<Figure>& figu
                        runs_section(findings),    prompts_section(findings),    instrument_section(findings),
                        arms_section(findings),    conditions_section(findings), methods_section(findings)};
   std::erase_if(document.sections, [](const Section& section) { return section.blocks.empty(); });
-  for (const Figure& figure : figures) {
-    const auto section = std::find_if(document.sections.begin(), document.sections.end(),
-                                      [&](const Section& candidate) { return candidate.id == figure.name; });
-    if (section != document.sections.end()) section->blocks.insert(section->blocks.begin(), figure);
-  }
+  for (const Figure& figure : figures) place(figure, document.sections);
   document.colophon =
       fmt::format("Made {} by {} from findings.json.", lead.created, or_not_available(findings.harness_version));
   return document;

@@ -8,7 +8,7 @@
 
 namespace tare::reports {
 
-// The whole report. `figures` are put where they belong by name: "effects", "runs", "prompts", "conditions".
+// The whole report. A figure is put into the section of its name ("effects", "runs", ...) or the one it names.
 [[nodiscard]] Document make_document(const Findings& findings, const std::vector<Figure>& figures);
 
 // Single sections, in the order of the page.

@@ -70,7 +70,7 @@ std::string finished_tags(std::string_view body, const std::string& prefix) {
 }
 
 std::string dark_rules() {
-  std::vector<Colour> colours = {kPaper, kInk, kMuted, kRule, kBand};
+  std::vector<Colour> colours = {kPaper, kInk, kMuted, kRule, kBand, kParts.back(), kOtherParts, kIdle, kHost};
   colours.insert(colours.end(), kSeries.begin(), kSeries.end());
   std::string rules;
   for (const Colour& colour : colours)

@@ -6,6 +6,7 @@
 
 #include "reports/report.h"
 #include "sample_findings.h"
+#include "sample_times.h"
 
 int main(int argc, char** argv) {
   if (argc < 2) {
@@ -16,10 +17,17 @@ int main(int argc, char** argv) {
   tare::reports::ReportOptions options;
   if (argc > 2) options.gnuplot = argv[2];
   try {
+    namespace sample = tare::reports::sample;
+    tare::reports::Findings hostile = sample::hostile();
+    sample::add_op_times(hostile);
+    sample::rename_times(hostile.times, sample::hostile_name());
+    tare::reports::Findings ops = sample::three_arms();
+    sample::add_op_times(ops);
+    tare::reports::Findings kernels = sample::handicap();
+    sample::add_kernel_times(kernels, 60);
     for (const auto& [name, findings] :
-         {std::pair{"three_arms", tare::reports::sample::three_arms()},
-          std::pair{"handicap", tare::reports::sample::handicap()},
-          std::pair{"hostile", tare::reports::sample::hostile()},
+         {std::pair{"three_arms", ops}, std::pair{"kernels", kernels},
+          std::pair{"handicap", tare::reports::sample::handicap()}, std::pair{"hostile", hostile},
           std::pair{"invalid", tare::reports::sample::invalid()}, std::pair{"empty", tare::reports::Findings{}}}) {
       const auto written = tare::reports::write_report(findings, directory / name, options);
       fmt::print("{}\n", written.files.front().string());

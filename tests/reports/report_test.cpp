@@ -430,9 +430,12 @@ Findings profiled() {
   for (int i = 0; i < 25; ++i) difference.rows.push_back({"op " + std::to_string(i), 3.6, 2.84, -0.76, -0.8, -0.72});
   difference.idle = {"idle", 4, 4, 0, -0.1, 0.1};
   difference.host = {"host", 6, 5, -1, -2, 0};
+  difference.residual = {"residual", -3, -3, 0, -0.2, 0.2};
   difference.timed = {"timed round", 100, 80, -20, -21, -19};
   difference.explained_share = 0.95;
   difference.only_arm = {"op 3"};
+  difference.outputs_equal = 3;
+  difference.outputs_compared = 4;
   findings.times.differences = {difference};
   return findings;
 }
@@ -445,8 +448,12 @@ TEST(TimesSection, StandsWhereSomethingWasProfiledAndAddsUpWhatItLeavesOut) {
   EXPECT_THAT(text, HasSubstr("Not profiled: q8-again: no CUPTI here"));
   EXPECT_THAT(text, HasSubstr("| 5 others | 18.00 | 14.20 | \u22123.80 |"));
   EXPECT_THAT(text, HasSubstr("| host | 6.00 | 5.00 | \u22121.00 |"));
-  EXPECT_THAT(text, HasSubstr("Kernels or ops and idle make up 95.0 % of the difference"));
+  EXPECT_THAT(text, HasSubstr("| residual | \u22123.00 | \u22123.00 | 0.00 |"));
+  EXPECT_THAT(text, HasSubstr("make up 95.0 % of the difference"));
   EXPECT_THAT(text, HasSubstr("Only q4 launches: op 3."));
+  EXPECT_THAT(text,
+              HasSubstr("Other kernels or ops and other outputs: both arms would have emitted the same tokens on 3 "
+                        "of 4 prompts."));
 }
 
 TEST(TimesSection, SaysLoudlyThatPartsDoNotAddUp) {
@@ -454,6 +461,16 @@ TEST(TimesSection, SaysLoudlyThatPartsDoNotAddUp) {
   EXPECT_THAT(markdown_without_figures(findings), Not(HasSubstr("DO NOT ADD UP")));
   findings.times.differences[0].adds_up = false;
   EXPECT_THAT(markdown_without_figures(findings), HasSubstr("THE PARTS DO NOT ADD UP"));
+}
+
+TEST(TimesSection, NamesOutputsOfTheSameKernels) {
+  Findings findings = profiled();
+  findings.times.differences[0].only_arm.clear();
+  EXPECT_THAT(markdown_without_figures(findings), HasSubstr("The same kernels or ops and other outputs"));
+  findings.times.differences[0].outputs_equal = 4;
+  EXPECT_THAT(markdown_without_figures(findings), HasSubstr("The same kernels or ops and the same outputs"));
+  findings.times.differences[0].outputs_compared = 0;
+  EXPECT_THAT(markdown_without_figures(findings), Not(HasSubstr("outputs")));
 }
 
 TEST(TimesSection, JsonHasEveryRow) {
