@@ -20,13 +20,13 @@ void check_shape(const std::string& name, const std::vector<std::int64_t>& found
 
 }  // namespace
 
-Tensor Checkpoint::expect(const std::string& name, const std::vector<std::int64_t>& shape) const {
+Tensor TensorSource::expect(const std::string& name, const std::vector<std::int64_t>& shape) const {
   Tensor found = tensor(name);
   check_shape(name, found.shape, shape);
   return found;
 }
 
-void Checkpoint::expect_shape(const std::string& name, const std::vector<std::int64_t>& shape) const {
+void TensorSource::expect_shape(const std::string& name, const std::vector<std::int64_t>& shape) const {
   check_shape(name, this->shape(name), shape);
 }
 

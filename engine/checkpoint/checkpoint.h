@@ -67,14 +67,10 @@ struct Tensor {
 // Throws Error (input) for other dtypes, and for NaN or infinity, naming the tensor and the element.
 [[nodiscard]] std::vector<float> to_floats(const Tensor& tensor);
 
-class Checkpoint {
+// Named tensors, wherever they come from.
+class TensorSource {
  public:
-  virtual ~Checkpoint() = default;
-  [[nodiscard]] virtual const ModelConfig& config() const = 0;
-  // Names content: equal digests mean equal config and weights. 32 hexadecimal digits. Of a directory it covers the
-  // text of config.json, every safetensors header, and the data: all bytes below 1 GB, otherwise 64 evenly spaced
-  // pieces of 1 MB a shard (so that 50 GB take seconds). Computed at every call.
-  [[nodiscard]] virtual std::string digest() const = 0;
+  virtual ~TensorSource() = default;
   [[nodiscard]] virtual bool has(const std::string& name) const = 0;
   // Throws Error (input) when there is no such tensor, naming file and tensor. May be called from several threads.
   [[nodiscard]] virtual Tensor tensor(const std::string& name) const = 0;
@@ -86,6 +82,15 @@ class Checkpoint {
   [[nodiscard]] Tensor expect(const std::string& name, const std::vector<std::int64_t>& shape) const;
   // The check alone.
   void expect_shape(const std::string& name, const std::vector<std::int64_t>& shape) const;
+};
+
+class Checkpoint : public TensorSource {
+ public:
+  [[nodiscard]] virtual const ModelConfig& config() const = 0;
+  // Names content: equal digests mean equal config and weights. 32 hexadecimal digits. Of a directory it covers the
+  // text of config.json, every safetensors header, and the data: all bytes below 1 GB, otherwise 64 evenly spaced
+  // pieces of 1 MB a shard (so that 50 GB take seconds). Computed at every call.
+  [[nodiscard]] virtual std::string digest() const = 0;
 };
 
 // `model` is a directory with config.json and *.safetensors, or "synthetic:NAME?seed=S" (NAME of the family table:

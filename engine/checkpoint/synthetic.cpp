@@ -256,18 +256,24 @@ const PlannedTensor& SyntheticCheckpoint::planned(const std::string& name) const
 }
 
 SyntheticRecipe SyntheticCheckpoint::recipe(const std::string& name) const {
-  const PlannedTensor& tensor = planned(name);
-  // Fewer than 53 bits, so that centre + x * scale is rounded once, with or without a fused multiply-add.
-  const auto scale = static_cast<double>(static_cast<float>(scale_of(tensor, config_.layer_count())));
-  return {seed_, hash64(name), tensor.role, scale};
+  return make_recipe(seed_, name, planned(name), config_.layer_count());
 }
 
 Tensor SyntheticCheckpoint::tensor(const std::string& name) const {
-  const PlannedTensor& planned = this->planned(name);
+  return make_synthetic_tensor(planned(name), recipe(name));
+}
+
+SyntheticRecipe make_recipe(std::uint64_t seed, const std::string& stream_name, const PlannedTensor& tensor,
+                            std::int64_t layers) {
+  // Fewer than 53 bits, so that centre + x * scale is rounded once, with or without a fused multiply-add.
+  const auto scale = static_cast<double>(static_cast<float>(scale_of(tensor, layers)));
+  return {seed, hash64(stream_name), tensor.role, scale};
+}
+
+Tensor make_synthetic_tensor(const PlannedTensor& planned, const SyntheticRecipe& recipe) {
   std::size_t count = 1;
   for (const std::int64_t extent : planned.shape) count *= static_cast<std::size_t>(extent);
   auto weights = std::make_shared<std::vector<std::uint16_t>>(count);
-  const SyntheticRecipe recipe = this->recipe(name);
   if (count < kDraws) {
     fill(*weights, recipe, [&](std::uint32_t bits) { return draw(recipe, bits); });
   } else {  // every value the tensor can have, once
@@ -276,7 +282,7 @@ Tensor SyntheticCheckpoint::tensor(const std::string& name) const {
     fill(*weights, recipe, [&](std::uint32_t bits) { return table[bits]; });
   }
   const std::span<const std::byte> bytes = std::as_bytes(std::span<const std::uint16_t>(*weights));
-  return {name, Dtype::kBF16, planned.shape, bytes, std::move(weights)};
+  return {planned.name, Dtype::kBF16, planned.shape, bytes, std::move(weights)};
 }
 
 }  // namespace tare::engine

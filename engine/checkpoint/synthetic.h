@@ -44,7 +44,22 @@ struct SyntheticRecipe {
 // One element as BF16 bits: the definition, an element at a time.
 [[nodiscard]] std::uint16_t synthetic_weight(const SyntheticRecipe& recipe, std::uint64_t element);
 
-class SyntheticCheckpoint final : public Checkpoint {
+// A tensor source whose tensors can be made elsewhere, element by element.
+class SyntheticRecipes {
+ public:
+  virtual ~SyntheticRecipes() = default;
+  // Throws Error (input) when there is no such tensor.
+  [[nodiscard]] virtual SyntheticRecipe recipe(const std::string& name) const = 0;
+};
+
+// The recipe of a planned tensor of a model (or drafter) of `layers` layers: `stream_name` is what its stream is the
+// hash of.
+[[nodiscard]] SyntheticRecipe make_recipe(std::uint64_t seed, const std::string& stream_name,
+                                          const PlannedTensor& tensor, std::int64_t layers);
+// The whole tensor, made on the calling thread.
+[[nodiscard]] Tensor make_synthetic_tensor(const PlannedTensor& tensor, const SyntheticRecipe& recipe);
+
+class SyntheticCheckpoint final : public Checkpoint, public SyntheticRecipes {
  public:
   // Throws Error (input) for an unknown size, an unknown or wrong key, a missing seed.
   explicit SyntheticCheckpoint(const std::string& model);
@@ -56,8 +71,8 @@ class SyntheticCheckpoint final : public Checkpoint {
   [[nodiscard]] Tensor tensor(const std::string& name) const override;
   [[nodiscard]] std::vector<std::string> names() const override;
   [[nodiscard]] std::vector<std::int64_t> shape(const std::string& name) const override { return planned(name).shape; }
-  // Throws Error (input) when there is no such tensor.
-  [[nodiscard]] SyntheticRecipe recipe(const std::string& name) const;
+  [[nodiscard]] SyntheticRecipe recipe(const std::string& name) const override;
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }
 
  private:
   [[nodiscard]] const PlannedTensor& planned(const std::string& name) const;

@@ -43,9 +43,9 @@ void encode_on_host(WeightFormat format, std::span<const float> group) {
 
 }  // namespace
 
-WeightStage::WeightStage(const Checkpoint& checkpoint, std::uint64_t bytes)
-    : checkpoint_(checkpoint),
-      synthetic_(dynamic_cast<const SyntheticCheckpoint*>(&checkpoint)),
+WeightStage::WeightStage(const TensorSource& source, std::uint64_t bytes)
+    : source_(source),
+      synthetic_(dynamic_cast<const SyntheticRecipes*>(&source)),
       rows_(bytes, "staging of weights"),
       fault_(sizeof(std::uint64_t), "staging of weights") {
   cudaStream_t stream = nullptr;
@@ -77,10 +77,10 @@ std::vector<WeightStage::Source> WeightStage::open(const StackedMatrix& matrix) 
   for (const StackedMatrix::Part& part : matrix.parts) {
     const std::vector<std::int64_t> shape = {part.rows, matrix.columns};
     if (synthetic_ != nullptr) {
-      synthetic_->expect_shape(part.name, shape);
+      source_.expect_shape(part.name, shape);
       sources.push_back({{}, synthetic_->recipe(part.name)});
     } else {
-      sources.push_back({checkpoint_.expect(part.name, shape), {}});
+      sources.push_back({source_.expect(part.name, shape), {}});
     }
   }
   return sources;
@@ -162,7 +162,7 @@ void WeightStage::explain(const StackedMatrix& matrix, std::uint64_t fault) cons
       row -= part.rows;
       continue;
     }
-    const std::vector<float> values = to_floats(checkpoint_.tensor(part.name).rows(row, 1));
+    const std::vector<float> values = to_floats(source_.tensor(part.name).rows(row, 1));
     const std::span<const float> group = std::span(values).subspan(
         static_cast<std::size_t>(column), static_cast<std::size_t>(std::min(kGroupSize, matrix.columns - column)));
     const auto largest =

@@ -25,7 +25,7 @@ namespace tare::engine {
 class WeightStage {
  public:
   // `bytes` of device memory; at least a row block of the widest matrix in FP32. Throws Error (environment).
-  WeightStage(const Checkpoint& checkpoint, std::uint64_t bytes);
+  WeightStage(const TensorSource& source, std::uint64_t bytes);
   WeightStage(const WeightStage&) = delete;
   WeightStage& operator=(const WeightStage&) = delete;
   ~WeightStage();
@@ -53,8 +53,8 @@ class WeightStage {
     std::unique_ptr<CUevent_st, Release> free;
   };
 
-  const Checkpoint& checkpoint_;
-  const SyntheticCheckpoint* synthetic_;  // null: not synthetic
+  const TensorSource& source_;
+  const SyntheticRecipes* synthetic_;  // null: not synthetic
   std::unique_ptr<CUstream_st, Release> stream_;
   DeviceBuffer rows_;
   DeviceBuffer fault_;
