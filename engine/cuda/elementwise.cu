@@ -35,6 +35,7 @@ __global__ void __launch_bounds__(kEmbedThreads)
   __shared__ std::int32_t token;
   const auto block = static_cast<int>(blockIdx.x);
   constexpr int kWords = sizeof(RoundControl) / sizeof(std::int32_t);
+  static_assert(kWords <= kEmbedThreads);
   const auto* source = reinterpret_cast<const volatile std::int32_t*>(host);
   if (threadIdx.x == 0) token = source[block];  // tokens are the struct's first member
   if (block == 0 && threadIdx.x < kWords) {
