@@ -43,11 +43,14 @@ constexpr std::array<Word<HandicapPlace>, 3> kHandicapPlaces = {
     {{"none", HandicapPlace::kNone}, {"host", HandicapPlace::kHost}, {"kernel", HandicapPlace::kKernel}}};
 constexpr std::array<Word<PerturbPlace>, 2> kPerturbPlaces = {
     {{"none", PerturbPlace::kNone}, {"logits", PerturbPlace::kLogits}}};
-constexpr std::array<Word<TensorClass>, 5> kTensorClasses = {{{"attention", TensorClass::kAttention},
+constexpr std::array<Word<TreeGrowth>, 2> kTreeGrowths = {
+    {{"best_first", TreeGrowth::kBestFirst}, {"chain_first", TreeGrowth::kChainFirst}}};
+constexpr std::array<Word<TensorClass>, 6> kTensorClasses = {{{"attention", TensorClass::kAttention},
                                                               {"gdn", TensorClass::kGdn},
                                                               {"mlp", TensorClass::kMlp},
                                                               {"head", TensorClass::kHead},
-                                                              {"mtp", TensorClass::kMtp}}};
+                                                              {"mtp", TensorClass::kMtp},
+                                                              {"drafter", TensorClass::kDrafter}}};
 
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;  // far beyond any context we can hold
 constexpr std::int64_t kMostNodes = std::int64_t{1} << 20;   // a budget beyond what any drafter fills
@@ -165,15 +168,16 @@ std::vector<Field> make_fields() {
   fields.push_back(word_field(
       "weights.format", kWeightFormats, [](EngineOptions & o) -> auto& { return o.weights.format; },
       "format of every projection and of the head; groups of 64 along K with FP16 scales but for bf16"));
-  fields.push_back({"weights.overrides",
-                    "list",
-                    {},
-                    "other formats for tensor classes and layer ranges: {tensors: attention|gdn|mlp|head|mtp, format, "
-                    "layers: [first, last]}; later entries win",
-                    [](EngineOptions& o, JsonReader& reader, const std::string& key) {
-                      o.weights.overrides = read_overrides(reader, key);
-                    },
-                    [](const EngineOptions& o) { return print_overrides(o.weights.overrides); }});
+  fields.push_back(
+      {"weights.overrides",
+       "list",
+       {},
+       "other formats for tensor classes and layer ranges: {tensors: attention|gdn|mlp|head|mtp|drafter, format, "
+       "layers: [first, last]}; later entries win",
+       [](EngineOptions& o, JsonReader& reader, const std::string& key) {
+         o.weights.overrides = read_overrides(reader, key);
+       },
+       [](const EngineOptions& o) { return print_overrides(o.weights.overrides); }});
   fields.push_back(word_field(
       "activations.format", kActivationFormats, [](EngineOptions & o) -> auto& { return o.activations.format; },
       "input of projections: auto (cpu: fp32, cuda: bf16), fp32 (on cuda slow and exact), bf16 (cuda), or q8: INT8 in "
@@ -221,6 +225,10 @@ std::vector<Field> make_fields() {
                       o.speculate.temperature = reader.number(key, 1e-3, 1e3);
                     },
                     [](const EngineOptions& o) { return Json(o.speculate.temperature); }});
+  fields.push_back(word_field(
+      "speculate.growth", kTreeGrowths, [](EngineOptions & o) -> auto& { return o.speculate.growth; },
+      "best_first: the tree holds the most probable prefixes; chain_first: the whole chain of the first candidates, as "
+      "far as the nodes go, then the most probable others"));
   fields.push_back(integer_field(
       "prefill.chunk", 0, kMostTokens, [](EngineOptions & o) -> auto& { return o.prefill.chunk; },
       "tokens a prefill pass; 0: 128 on the cpu, 4096 on cuda"));
@@ -395,6 +403,9 @@ std::string to_text(GdnForm form) {
 
 std::string to_text(Rollback rollback) {
   return text_of(kRollbacks, rollback);
+}
+std::string to_text(TreeGrowth growth) {
+  return text_of(kTreeGrowths, growth);
 }
 
 }  // namespace tare::engine

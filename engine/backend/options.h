@@ -18,12 +18,13 @@ enum class CacheFormat { kFP32, kBF16, kFP8 };
 enum class StateFormat { kFP32, kFP16 };
 enum class GdnForm { kRecurrent, kChunked };
 enum class Rollback { kRing, kSnapshot, kTreeChunk };
+enum class TreeGrowth { kBestFirst, kChainFirst };
 enum class HandicapPlace { kNone, kHost, kKernel };
 enum class PerturbPlace { kNone, kLogits };
 
 // Tensor classes a weight format can be chosen for: projections only. The embedding (a gather), norms, convolution, a/b
-// projections, A_log and dt_bias are never quantised.
-enum class TensorClass { kAttention, kGdn, kMlp, kHead, kMtp };
+// projections, A_log and dt_bias are never quantised. kDrafter: a block drafter's, by its own layers.
+enum class TensorClass { kAttention, kGdn, kMlp, kHead, kMtp, kDrafter };
 
 struct WeightOverride {
   TensorClass tensors = TensorClass::kMlp;
@@ -64,6 +65,8 @@ struct EngineOptions {
     std::int64_t tree_nodes = 16;   // of a verify, the root included; 1: the anchor alone
     std::int64_t candidates = 8;    // a row of the draft that the tree may take; 1: the tree is a chain
     double temperature = 1;         // of the draft's probabilities when a tree grows
+    // best_first: the most probable prefixes; chain_first: the whole chain of firsts, then the most probable others.
+    TreeGrowth growth = TreeGrowth::kBestFirst;
   } speculate;
   struct Prefill {
     std::int64_t chunk = 0;  // tokens a pass; 0: 128 on the CPU, 4096 on CUDA
@@ -115,12 +118,13 @@ struct OptionDescription {
 [[nodiscard]] std::vector<OptionDescription> describe_options();
 
 [[nodiscard]] std::string to_text(BackendKind kind);     // "cpu", "cuda"
-[[nodiscard]] std::string to_text(TensorClass tensors);  // "attention", "gdn", "mlp", "head", "mtp"
+[[nodiscard]] std::string to_text(TensorClass tensors);  // "attention", "gdn", "mlp", "head", "mtp", "drafter"
 [[nodiscard]] std::string to_text(WeightFormat format);  // "bf16", "q8", "q4", "q3", "fp8"
 [[nodiscard]] std::string to_text(ActivationFormat format);
 [[nodiscard]] std::string to_text(CacheFormat format);
 [[nodiscard]] std::string to_text(StateFormat format);
 [[nodiscard]] std::string to_text(GdnForm form);
 [[nodiscard]] std::string to_text(Rollback rollback);  // "ring", "snapshot", "tree_chunk"
+[[nodiscard]] std::string to_text(TreeGrowth growth);  // "best_first", "chain_first"
 
 }  // namespace tare::engine
