@@ -131,7 +131,8 @@ def main():
         batches.append(entry(decoder.write(forced, temperature), temperature))
         report("train", batches[-1])
     texts["train"] = {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
-    torch.save(texts, arguments.texts)
+    torch.save(texts, arguments.texts.with_suffix(".part"))
+    arguments.texts.with_suffix(".part").rename(arguments.texts)   # train_drafter.py may be waiting for it
     print(f"{time.perf_counter() - started:.1f} s {texts['train']['tokens'].numel()} tokens for training", flush=True)
 
 

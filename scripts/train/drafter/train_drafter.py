@@ -6,7 +6,8 @@
 Every step takes some texts, runs the target over them for taps and its own distributions, and trains every variant on the same blocks: [anchor, mask x 15] at
 anchors chosen anew each time, each block seeing the context before its anchor only, as in use. The loss of a row is the cross-entropy to a mixture of
 the target's distribution (given the true text) and its first choice; the share of the latter grows to one, since greedy decoding accepts nothing
-else and the draft tree needs probabilities that mean that. OUT/VARIANT gets config.json and model.safetensors, OUT/VARIANT.json the figures.
+else and the draft tree needs probabilities that mean that. Compiles first and then waits for TEXTS to appear, so it can be started beside texts.py.
+OUT/VARIANT gets config.json and model.safetensors, OUT/VARIANT.json the figures.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import torch.nn.functional as F
 from block_drafter import BlockDrafter, DrafterShape, block_mask, blocks, export, load_drafter
 from simulate import judge
 from target import compile_target, load_target, taps_and_hidden
+from texts import LENGTH
 
 from muon import Muon, split_parameters
 
@@ -29,17 +31,17 @@ VARIANTS = {
     "five-taps": DrafterShape(),
     "four-taps": DrafterShape(taps=(1, 3, 5, 6)),
 }
-TEXTS_A_STEP = 48
-ANCHORS_A_TEXT = 64
+TEXTS_A_STEP = 32
+ANCHORS_A_TEXT = 96
 FIRST_ANCHOR = 8            # no block starts with less context
 DRAWN_WEIGHT = 0.15         # of an anchor some of whose following tokens were drawn, beside 1
 LOOP_WEIGHT = 0.15          # of an anchor inside a repetition
-DISTANCE = 7.0              # rows lose weight as exp(-distance / DISTANCE): a row counts only when all before it were right
+DISTANCE = 5.0              # rows lose weight as exp(-distance / DISTANCE): a row counts only when all before it were right
 SOFT_AT_START = 0.7         # weight of the target's distribution, falling to 0 with the progress
 LEARNING_RATE = 3e-3
 WEIGHT_DECAY = 0.05
 WARM_UP = 0.03              # share of the progress; then a cosine to zero
-COMPILE_STEPS = 3           # steps before the clock starts
+WARM_UP_STEPS = 2           # before the clock starts
 LOG_EVERY = 200
 SEED = 21
 
@@ -108,20 +110,56 @@ class Learner:
             for layer in self.drafter.layers:
                 layer.compile(dynamic=False)
 
-    def step(self, features, embedded, positions, mask, head, expected_hidden, soft, rate):
+    def gradients(self, batch, soft):
+        """Leaves gradients; (loss, whether the first choices are right [blocks, block - 1])."""
         shape = self.drafter.shape
-        hidden = self.drafter(features, embedded, positions, mask).unflatten(1, (-1, shape.block))[:, :, 1:]
-        loss, right = self.row_losses(hidden.flatten(0, 2).to(head.dtype), head, expected_hidden, soft)
+        features = batch.features[:, :, [batch.taps.index(tap) for tap in shape.taps]].flatten(2)
+        hidden = self.drafter(features, batch.embedded, batch.positions, batch.mask).unflatten(1, (-1, shape.block))[:, :, 1:]
+        loss, right = self.row_losses(hidden.flatten(0, 2).to(batch.head.dtype), batch.head, batch.expected, soft)
         weights = torch.exp(-torch.arange(shape.block - 1, device=loss.device) / DISTANCE)
         loss = (loss.view(-1, shape.block - 1).mean(0) * weights).sum() / weights.sum()
         loss.backward()
+        return loss.detach(), right.view(-1, shape.block - 1)
+
+    def update(self, rate):
         torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        return loss.detach(), right.view(-1, shape.block - 1)
+        self.forget_gradients()
+
+    def forget_gradients(self):
+        self.drafter.zero_grad(set_to_none=True)
+
+
+class Batch:
+    """What every variant learns from in a step: blocks at `anchors`, the target's taps, and its hidden states where the rows' answers come from."""
+
+    @torch.no_grad()
+    def __init__(self, target, head, tokens, anchors, taps, shape):
+        features, hidden = taps_and_hidden(target, tokens, taps)
+        self.taps, self.head = taps, head
+        self.features = features.unflatten(-1, (len(taps), -1))
+        ids, self.positions = blocks(tokens, anchors, shape)
+        self.mask = block_mask(anchors, tokens.shape[1], shape)
+        self.embedded = target.model.embed_tokens(ids)
+        before = self.positions.unflatten(1, (-1, shape.block))[:, :, :-1].flatten(1)   # what is at position t predicts t + 1
+        self.expected = hidden.gather(1, before[..., None].expand(-1, -1, hidden.shape[-1])).flatten(0, 1).to(head.dtype)
+
+
+def warm_up(learners, target, head, taps, arguments, device):
+    """Compiles everything on tokens that mean nothing; no weight changes."""
+    shape = learners[0].drafter.shape
+    for _ in range(WARM_UP_STEPS):
+        tokens = torch.randint(0, shape.vocabulary, (arguments.texts_a_step, arguments.length - 1), device=device)
+        anchors = torch.rand(arguments.texts_a_step, arguments.length - 1 - shape.block, device=device).topk(arguments.anchors_a_text).indices
+        batch = Batch(target, head, tokens, anchors.sort(-1).values.clamp_min(1), taps, shape)
+        for learner in learners:
+            learner.gradients(batch, torch.tensor(SOFT_AT_START, device=device))
+            learner.forget_gradients()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def learning_rate(progress):
@@ -139,6 +177,7 @@ def main():
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS)[:1], choices=list(VARIANTS))
     parser.add_argument("--texts-a-step", type=int, default=TEXTS_A_STEP)
     parser.add_argument("--anchors-a-text", type=int, default=ANCHORS_A_TEXT)
+    parser.add_argument("--length", type=int, default=LENGTH, help="of the texts")
     parser.add_argument("--max-steps", type=int, default=10**9, help="stop early (trial runs)")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--no-compile", action="store_true")
@@ -148,45 +187,36 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     entered = time.perf_counter()
 
-    texts = torch.load(arguments.texts)
     target = load_target(arguments.model, device, torch.bfloat16)
     head = target.lm_head.weight.to(torch.bfloat16)
     learners = [Learner(name, VARIANTS[name], device, not arguments.no_compile) for name in arguments.variants]
-    every_tap = sorted({tap for learner in learners for tap in learner.drafter.shape.taps})
+    taps = sorted({tap for learner in learners for tap in learner.drafter.shape.taps})
     shape = learners[0].drafter.shape
-    sampler = BlockSampler(texts["train"], shape.block, device)
     if not arguments.no_compile:
         compile_target(target)
+        warm_up(learners, target, head, taps, arguments, device)
+        print(f"compiled after {time.perf_counter() - entered:.0f} s", flush=True)
+    while not arguments.texts.exists():
+        time.sleep(0.2)
+    texts = torch.load(arguments.texts)
+    sampler = BlockSampler(texts["train"], shape.block, device)
 
-    started, progress, step = None, 0.0, 0
+    started, progress, step = time.perf_counter(), 0.0, 0
+    print(f"starts after {started - entered:.0f} s", flush=True)
     while progress < 1 and step < arguments.max_steps:
-        if step == COMPILE_STEPS:
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            started = time.perf_counter()
-            print(f"ready after {started - entered:.0f} s", flush=True)
-        progress = min(1.0, (time.perf_counter() - started) / arguments.seconds) if started else 0.0
+        progress = min(1.0, (time.perf_counter() - started) / arguments.seconds)
         soft = torch.tensor(SOFT_AT_START * (1 - progress), device=device)
-        tokens, anchors = sampler.next(arguments.texts_a_step, arguments.anchors_a_text)
-        with torch.no_grad():
-            features, hidden = taps_and_hidden(target, tokens, every_tap)
-            features = features.unflatten(-1, (len(every_tap), -1))
-            ids, positions = blocks(tokens, anchors, shape)
-            mask = block_mask(anchors, tokens.shape[1], shape)
-            embedded = target.model.embed_tokens(ids)
-            before = positions.unflatten(1, (-1, shape.block))[:, :, :-1].flatten(1)   # what is at position t predicts t + 1
-            expected = hidden.gather(1, before[..., None].expand(-1, -1, hidden.shape[-1])).flatten(0, 1).to(head.dtype)
-        logged = (step + 1) % LOG_EVERY == 0 or step + 1 in (1, 10, 50)
+        batch = Batch(target, head, *sampler.next(arguments.texts_a_step, arguments.anchors_a_text), taps, shape)
+        step += 1
         for learner in learners:
-            own = [every_tap.index(tap) for tap in learner.drafter.shape.taps]
-            loss, right = learner.step(features[:, :, own].flatten(2), embedded, positions, mask, head, expected, soft, learning_rate(progress))
-            if logged:  # waits for the device, so the host never runs far ahead
+            loss, right = learner.gradients(batch, soft)
+            learner.update(learning_rate(progress))
+            if step % LOG_EVERY == 0 or step in (1, 10, 50):  # waits for the device, so the host never runs far ahead
                 if not math.isfinite(loss.item()):
                     raise RuntimeError("the loss is not finite")
-                print(f"{step + 1} {learner.name} progress {progress:.3f} loss {loss.item():.4f} first {right[:, 0].float().mean().item():.3f} "
+                print(f"{step} {learner.name} progress {progress:.3f} loss {loss.item():.4f} first {right[:, 0].float().mean().item():.3f} "
                       f"accepted {right.cumprod(-1).sum(-1).float().mean().item():.3f}", flush=True)
-        step += 1
-    seconds = time.perf_counter() - (started or entered)
+    seconds = time.perf_counter() - started
     print(f"{step} steps, {seconds / step * 1e3:.1f} ms each, {sampler.epochs:.2f} epochs", flush=True)
     training = {"steps": step, "seconds": round(seconds, 1), "blocks": step * arguments.texts_a_step * arguments.anchors_a_text,
                 "texts": len(sampler.tokens), "text_tokens": sampler.tokens.numel(), "epochs": round(sampler.epochs, 2),
