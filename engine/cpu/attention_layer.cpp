@@ -21,6 +21,7 @@ void ForwardPass::run_attention(const AttentionWeights& weights, const LayerOps&
 }
 
 void ForwardPass::mix_attention(const AttentionWeights& weights, KvCache& cache, std::int64_t position) {
+  if (nodes_lie_apart()) cache.reserve_nodes(tokens_);
   const auto store = [&](std::int64_t token, ThreadSpace& space) {
     store_keys_and_values(weights, cache, position, token, space);
   };
@@ -61,8 +62,13 @@ void ForwardPass::store_keys_and_values(const AttentionWeights& weights, KvCache
     std::fill_n(key, space.key.size(), 0.0F);
     std::copy_n(key_.row(token) + head * head_dim, head_dim, key);
     kernels_.vectors.rms_norm(key, weights.k_norm.data(), head_dim, config_.rms_norm_eps, key);
-    rope_.rotate(position + token, key);
-    cache.store(head, position + token, key, value_.row(token) + head * head_dim);
+    rope_.rotate(position + depth(token), key);
+    const float* value = value_.row(token) + head * head_dim;
+    if (nodes_lie_apart()) {
+      cache.store_node(head, token, key, value);
+    } else {
+      cache.store(head, position + token, key, value);
+    }
   }
 }
 
@@ -74,6 +80,7 @@ void ForwardPass::run_attention_heads(const AttentionWeights& weights, const KvC
   const auto count = static_cast<std::size_t>(head_count);
   std::array<const float*, kMostQueries> queries{};
   std::array<float*, kMostQueries> scores{};
+  std::array<float*, kMostQueries> node_scores{};
   std::array<float*, kMostQueries> outputs{};
   for (std::size_t i = 0; i < count; ++i) {
     float* query = space.queries[i].data();
@@ -81,16 +88,24 @@ void ForwardPass::run_attention_heads(const AttentionWeights& weights, const KvC
     std::copy_n(query_and_gate_.row(token) + 2 * (first_head + static_cast<std::int64_t>(i)) * head_dim, head_dim,
                 query);
     kernels_.vectors.rms_norm(query, weights.q_norm.data(), head_dim, config_.rms_norm_eps, query);
-    rope_.rotate(position + token, query);
+    rope_.rotate(position + depth(token), query);
     queries[i] = query;
     scores[i] = space.scores[i].data();
+    node_scores[i] = space.node_scores[i].data();
     outputs[i] = space.outputs[i].data();
   }
 
   const std::int64_t key_value_head = first_head / (config_.attention_heads / config_.key_value_heads);
   const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-  cache.attend(kernels_.attention, key_value_head, std::span(queries).first(count), position + token + 1, scale,
-               std::span(scores).first(count), std::span(outputs).first(count));
+  if (nodes_lie_apart()) {
+    walk_->path_to(token, space.path);
+    cache.attend_path(kernels_.attention, key_value_head, std::span(queries).first(count), position, space.path, scale,
+                      std::span(scores).first(count), std::span(node_scores).first(count),
+                      std::span(outputs).first(count));
+  } else {
+    cache.attend(kernels_.attention, key_value_head, std::span(queries).first(count), position + token + 1, scale,
+                 std::span(scores).first(count), std::span(outputs).first(count));
+  }
   for (std::size_t i = 0; i < count; ++i) {
     const std::int64_t head = first_head + static_cast<std::int64_t>(i);
     const float* gate = query_and_gate_.row(token) + (2 * head + 1) * head_dim;

@@ -25,8 +25,10 @@ void ConvolutionColumns::reset() {
   std::fill_n(narrow_columns_.data(), narrow_columns_.size(), std::uint16_t{0});
 }
 
-void ConvolutionColumns::begin_pass(const RowBuffer& projected, std::int64_t tokens, const VectorKernels& kernels) {
+void ConvolutionColumns::begin_pass(const RowBuffer& projected, std::int64_t tokens,
+                                    std::span<const std::int32_t> parents, const VectorKernels& kernels) {
   current_ = &projected;
+  parents_ = parents;
   predecessors_ = &projected;
   if (format_ == CacheFormat::kFP32) return;
   kernels.widen_bf16(narrow_columns_.data(), past_ * stride_, columns_.data());
@@ -39,23 +41,34 @@ void ConvolutionColumns::begin_pass(const RowBuffer& projected, std::int64_t tok
 
 void ConvolutionColumns::taps_of(std::int64_t token, std::vector<const float*>& rows) const {
   rows.resize(static_cast<std::size_t>(taps_));
-  for (std::int64_t tap = 0; tap < past_; ++tap) {
-    const std::int64_t position = token - past_ + tap;  // relative to the pass's first token
+  std::int64_t row = token;  // of the pass; below 0 columns of the past, -1 the newest
+  for (std::int64_t tap = past_; tap-- > 0;) {
+    row = row < 0 || parents_.empty() ? row - 1 : parents_[static_cast<std::size_t>(row)];
     rows[static_cast<std::size_t>(tap)] =
-        position < 0 ? columns_.row((oldest_ + past_ + position) % past_) : predecessors_->row(position);
+        row < 0 ? columns_.row((oldest_ + past_ + row) % past_) : predecessors_->row(row);
   }
   rows[static_cast<std::size_t>(past_)] = current_->row(token);
 }
 
 void ConvolutionColumns::absorb(const RowBuffer& projected, std::int64_t count, const VectorKernels& kernels) {
-  for (std::int64_t token = std::max<std::int64_t>(0, count - past_); token < count; ++token) {
-    if (format_ == CacheFormat::kFP32) {
-      std::copy_n(projected.row(token), stride_, columns_.row(oldest_));
-    } else {
-      kernels.narrow_to_bf16(projected.row(token), stride_, narrow_columns_.data() + oldest_ * stride_);
-    }
-    oldest_ = (oldest_ + 1) % past_;
+  for (std::int64_t row = std::max<std::int64_t>(0, count - past_); row < count; ++row)
+    absorb_row(projected, row, kernels);
+}
+
+void ConvolutionColumns::absorb(const RowBuffer& projected, std::span<const std::int32_t> path,
+                                const VectorKernels& kernels) {
+  for (const std::int32_t row : path.last(std::min(path.size(), static_cast<std::size_t>(past_))))
+    absorb_row(projected, row, kernels);
+}
+
+// The newest column takes the place of the oldest.
+void ConvolutionColumns::absorb_row(const RowBuffer& projected, std::int64_t row, const VectorKernels& kernels) {
+  if (format_ == CacheFormat::kFP32) {
+    std::copy_n(projected.row(row), stride_, columns_.row(oldest_));
+  } else {
+    kernels.narrow_to_bf16(projected.row(row), stride_, narrow_columns_.data() + oldest_ * stride_);
   }
+  oldest_ = (oldest_ + 1) % past_;
 }
 
 std::uint64_t ConvolutionColumns::resident_bytes() const {

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "engine/backend/argmax.h"
@@ -23,6 +24,11 @@ int usable_threads() {
   return std::max(1, CPU_COUNT(&set));
 }
 
+Error tree_of_chunks() {
+  return input_error("gdn.form", "chunked verifies chains, not trees",
+                     "set gdn.form to recurrent (with any rollback), or speculate.candidates to 1");
+}
+
 // The options with what they leave open settled for this backend. Throws Error (input) for what only CUDA has.
 EngineOptions settled(EngineOptions options) {
   const auto refuse = [](bool found, const std::string& path, const std::string& word) {
@@ -38,6 +44,14 @@ EngineOptions settled(EngineOptions options) {
   refuse(options.kv.value == CacheFormat::kFP8, "kv.value", "fp8");
   refuse(options.state.recurrent != StateFormat::kFP32, "state.recurrent", "fp16");
   refuse(options.handicap.place == HandicapPlace::kKernel, "handicap.place", "kernel");
+  if (options.gdn.form == GdnForm::kChunked) {
+    // Blocks of the chunk form begin at multiples of 64 positions, so that nodes on two sides of such an edge would
+    // continue different states: it verifies chains, and commits them by dropping rows.
+    if (options.rollback != Rollback::kRing)
+      throw input_error("rollback", fmt::format("{} needs gdn.form recurrent", to_text(options.rollback)));
+    const EngineOptions::Speculate& speculate = options.speculate;
+    if (speculate.drafter != "none" && speculate.tree_nodes > 1 && speculate.candidates > 1) throw tree_of_chunks();
+  }
   if (options.activations.format == ActivationFormat::kAuto) options.activations.format = ActivationFormat::kFP32;
   if (options.prefill.chunk == 0) options.prefill.chunk = 128;
   return options;
@@ -70,13 +84,13 @@ class CpuBackend final : public Backend {
       }
     // KV caches need no reset: nothing at or past the frontier is ever read.
     frontier_ = 0;
-    verified_ = 0;
+    verified_.reset();
   }
 
   std::span<const float> prefill(std::span<const std::int32_t> tokens, const PrefillCapture& capture) override {
     check_tokens(tokens, config_, frontier_, capacity_);
     check_capture(capture, tokens.size(), config_);
-    verified_ = 0;
+    verified_.reset();
     try {
       return prefill_chunks(tokens, capture);
     } catch (...) {
@@ -87,13 +101,14 @@ class CpuBackend final : public Backend {
 
   VerifyOutput verify(const TokenTree& tree, const VerifyRequest& request) override {
     check_tree(tree, config_, frontier_, capacity_);
-    if (!tree.is_chain()) throw internal_error("backend cpu verifies chains");
+    if (options_.gdn.form == GdnForm::kChunked && !tree.is_chain()) throw tree_of_chunks();
     const std::span<const std::int32_t> tokens = tree.tokens();
     const auto count = static_cast<std::int64_t>(tokens.size());
-    verified_ = 0;
-    forward_.run({tokens, frontier_, PassMode::kVerify, {}}, layers_);
+    verified_.reset();
+    forward_.run({tokens, frontier_, PassMode::kVerify, &tree, {}}, layers_);
     grow(logits_, count * config_.vocab_size);
-    compute_logits(0, count, frontier_, logits_.data());
+    if (const std::int64_t fault = forward_.logits(0, count, logits_.data()); fault >= 0)
+      throw not_finite(frontier_ + tree.depths()[static_cast<std::size_t>(fault)]);
     const auto vocab = static_cast<std::size_t>(config_.vocab_size);
     best_.resize(tokens.size());
     {
@@ -107,23 +122,30 @@ class CpuBackend final : public Backend {
       forward_.copy_hidden(0, count, hidden_.data());
       output.hidden = {hidden_.data(), static_cast<std::size_t>(count * config_.hidden_size)};
     }
-    verified_ = count;
+    verified_ = tree;
     return output;
   }
 
   using Backend::commit;
   void commit(std::span<const std::int32_t> path) override {
+    if (!verified_) throw internal_error(fmt::format("commit of {} tokens without a verify", path.size()));
+    check_path(*verified_, path);
     const auto count = static_cast<std::int64_t>(path.size());
-    if (count > verified_)
-      throw internal_error(fmt::format("commit of {} tokens after a verify of {}", count, verified_));
-    for (std::size_t i = 0; i < layers_.size(); ++i)
-      if (LayerState& layer = layers_[i]; layer.gdn) {
-        const OpScope scope(collector_, ops_.layers[i].commit, layer.gdn->columns.bytes_written(count));
-        layer.gdn->columns.absorb(layer.gdn->verified, count, kernels_.vectors);
-        layer.gdn->recurrence.commit(kernels_, count, pool_);
+    const bool nodes_lie_apart = !verified_->is_chain();
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      LayerState& layer = layers_[i];
+      const LaunchRecord& op = ops_.layers[i].commit;
+      if (layer.gdn) {
+        const OpScope scope(collector_, op, layer.gdn->columns.bytes_written(count));
+        layer.gdn->columns.absorb(layer.gdn->verified, path, kernels_.vectors);
+        layer.gdn->recurrence.commit(kernels_, path, pool_);
+      } else if (nodes_lie_apart) {
+        const OpScope scope(collector_, op, 2 * layer.attention->bytes(count));
+        layer.attention->keep_path(path, frontier_);
       }
+    }
     frontier_ += count;
-    verified_ = 0;
+    verified_.reset();
   }
 
   std::vector<float> recurrent_state(std::int64_t layer) const override {
@@ -142,6 +164,18 @@ class CpuBackend final : public Backend {
     collector_ = collector;
     forward_.set_collector(collector);
     return true;
+  }
+
+  std::vector<MemoryPart> memory_plan(const EngineOptions::KeyValue& formats, std::int64_t capacity) const override {
+    std::vector<MemoryPart> parts = inventory(0, 1).resident_parts();
+    const auto attention = static_cast<std::uint64_t>(
+        std::count(config_.layers.begin(), config_.layers.end(), LayerKind::kFullAttention));
+    for (MemoryPart& part : parts)
+      if (part.name == kKeyValuePart) part.bytes = attention * kv_cache_bytes(config_, formats, capacity);
+    // The rotary table, and a thread's scores of its queries. (What grows with the tokens of a pass is not here.)
+    const std::int64_t a_position = config_.rotary_dim + static_cast<std::int64_t>(pool_.size()) * kMostQueries;
+    parts.push_back({"tables by position", element_count(capacity, a_position) * sizeof(float)});
+    return parts;
   }
 
   Json description() const override {
@@ -168,7 +202,7 @@ class CpuBackend final : public Backend {
   AlignedBuffer<float> hidden_;
   std::vector<std::int32_t> best_;
   std::int64_t frontier_ = 0;
-  std::int64_t verified_ = 0;  // tokens of the last verify that may be committed
+  std::optional<TokenTree> verified_;  // the last verify's, of which a path may be committed
 
   static void grow(AlignedBuffer<float>& buffer, std::int64_t size) {
     if (static_cast<std::int64_t>(buffer.size()) < size) buffer = AlignedBuffer<float>(static_cast<std::size_t>(size));
@@ -180,7 +214,7 @@ class CpuBackend final : public Backend {
     grow(logits_, config_.vocab_size);
     for (std::size_t begin = 0; begin < tokens.size();) {
       const std::size_t count = std::min(static_cast<std::size_t>(options_.prefill.chunk), tokens.size() - begin);
-      Pass pass{tokens.subspan(begin, count), frontier_, PassMode::kAbsorb, {}};
+      Pass pass{tokens.subspan(begin, count), frontier_, PassMode::kAbsorb, nullptr, {}};
       for (const std::span<float>& rows : capture.hidden)
         pass.hidden.push_back(rows.empty() ? rows : rows.subspan(begin * hidden, count * hidden));
       forward_.run(pass, layers_);

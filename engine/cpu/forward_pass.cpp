@@ -61,6 +61,16 @@ void ForwardPass::reserve(std::int64_t tokens) {
   for (InputRows* rows : {&normed_, &mixed_gdn_, &mixed_attention_, &activated_, &final_}) rows->reserve(tokens);
 }
 
+void ForwardPass::begin_verify(const TokenTree& tree) {
+  walk_.emplace(tree);
+  if (!tree.is_chain()) depths_ = tree.depths();
+  for (ThreadSpace& space : spaces_) {
+    space.gdn.reserve_states(GdnShape(config_), walk_->places);
+    for (AlignedBuffer<float>& row : space.node_scores)
+      if (nodes_lie_apart() && static_cast<std::int64_t>(row.size()) < tokens_) row = padded_floats(tokens_);
+  }
+}
+
 void ForwardPass::for_tokens(std::int64_t tokens, const std::function<void(std::int64_t)>& body) {
   loops_.for_rows(tokens, body);
 }
@@ -111,6 +121,9 @@ void ForwardPass::keep_taps(LayerTaps& taps, std::size_t layer) const {
 void ForwardPass::run(const Pass& pass, std::vector<LayerState>& layers) {
   tokens_ = static_cast<std::int64_t>(pass.tokens.size());
   reserve(tokens_);
+  walk_.reset();
+  depths_ = {};
+  if (pass.mode == PassMode::kVerify) begin_verify(*pass.tree);
   if (pass.taps != nullptr) pass.taps->rows.reserve(tokens_);
   if (pass.stream == nullptr) {
     embed(pass.tokens);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "engine/cpu/pass_ops.h"
 #include "engine/cpu/row_buffer.h"
 #include "engine/cpu/sequence_state.h"
+#include "engine/cpu/tree_walk.h"
 
 namespace tare::engine {
 
@@ -30,8 +32,9 @@ struct LayerTaps {
 
 struct Pass {
   std::span<const std::int32_t> tokens;  // within the vocabulary
-  std::int64_t position = 0;             // of the first token; position + T fits the caches
+  std::int64_t position = 0;             // of the first token; the last one's fits the caches
   PassMode mode = PassMode::kAbsorb;
+  const TokenTree* tree = nullptr;  // of a verify: its tokens are those above
   // Rows of hidden states to fill, layer_count + 1 of [T, hidden_size], or empty (see PrefillCapture).
   std::vector<std::span<float>> hidden;
   LayerTaps* taps = nullptr;          // to fill, or null
@@ -64,8 +67,9 @@ class ForwardPass {
     // One head's vectors, zero in the padding: apart for the two kinds of layer, since their head sizes differ.
     AlignedBuffer<float> gdn_query, gdn_key, gdn_value, gdn_output;
     AlignedBuffer<float> key;
-    std::array<AlignedBuffer<float>, kMostQueries> queries, outputs, scores;
+    std::array<AlignedBuffer<float>, kMostQueries> queries, outputs, scores, node_scores;
     std::vector<const float*> taps;
+    std::vector<std::int32_t> path;
   };
   const ModelConfig& config_;
   const ModelWeights& weights_;
@@ -77,7 +81,9 @@ class ForwardPass {
   std::vector<ThreadSpace> spaces_;
   Collector* collector_ = nullptr;
   std::int64_t tokens_ = 0;
-  RowBuffer x_;  // residual stream
+  std::optional<TreeWalk> walk_;          // of a verify
+  std::span<const std::int32_t> depths_;  // of a verify whose tree is no chain: its nodes lie apart from positions
+  RowBuffer x_;                           // residual stream
   InputRows normed_;
   InputRows mixed_gdn_, mixed_attention_, activated_;
   RowBuffer projected_;  // GDN q, k, v before the convolution
@@ -86,13 +92,19 @@ class ForwardPass {
   InputRows final_;
 
   void reserve(std::int64_t tokens);
+  void begin_verify(const TokenTree& tree);
+  [[nodiscard]] bool nodes_lie_apart() const { return !depths_.empty(); }
+  // How far behind the pass's first position a token stands.
+  [[nodiscard]] std::int64_t depth(std::int64_t token) const {
+    return nodes_lie_apart() ? depths_[static_cast<std::size_t>(token)] : token;
+  }
   void embed(std::span<const std::int32_t> tokens);
   void for_tokens(std::int64_t tokens, const std::function<void(std::int64_t)>& body);
   void norm_into(InputRows& out, const AlignedBuffer<float>& gain, const LaunchRecord& op);
   void multiply(std::span<const Product> products, const InputRows& input, const LaunchRecord& op);
   void multiply_into_residual(const PackedMatrix& matrix, const InputRows& input, const LaunchRecord& op);
   void run_gdn(const GdnWeights& weights, const LayerOps& ops, GdnLayerState& state, const Pass& pass);
-  void mix_gdn(const GdnWeights& weights, GdnLayerState& state, const RowBuffer& projected, PassMode mode);
+  void mix_gdn(const GdnWeights& weights, GdnLayerState& state, const RowBuffer& projected, const Pass& pass);
   void run_gdn_head(const GdnWeights& weights, GdnLayerState& state, std::int64_t head, ThreadSpace& space);
   void run_attention(const AttentionWeights& weights, const LayerOps& ops, KvCache& cache, std::int64_t position);
   void mix_attention(const AttentionWeights& weights, KvCache& cache, std::int64_t position);

@@ -11,11 +11,22 @@
 // S0 is the state at the block's start; it is written when a block is complete: S0 <- e^{c_64} S0 + sum e^{c_64-c_j}
 // k_j u_j^T.
 //
-// In both forms a pass over T tokens does what T passes over one token do, operation by operation. A *verify* pass
-// writes nothing but folds of committed records; commit(m) makes the first m tokens' records committed.
+// In both forms a pass over T tokens does what T passes over one token do, operation by operation.
+//
+// A *verify* pass over the nodes of a tree moves the committed state by nothing but records committed earlier. In the
+// recurrent form it leaves what it takes to commit any path, in one of three ways (option rollback):
+//   ring        the nodes' records. commit makes those of the path committed. Bit for bit plain decoding.
+//   snapshot    the state after every node. commit takes the last node's. Bit for bit plain decoding.
+//   tree_chunk  the nodes are one chunk of which only ancestors see each other; with c_n the sum of g from the root to
+//   n
+//                 u_n = beta_n (v_n - e^{c_n} S0^T k_n - sum over ancestors j of e^{c_n-c_j} (k_j.k_n) u_j)
+//               and o_n likewise: no state but S0 is read and none is made. commit is S0 <- e^{c_m} S0 + sum over the
+//               path j of e^{c_m-c_j} k_j u_j^T. It rounds elsewhere than plain decoding: equal to FP32 rounding only.
+// The chunk form verifies chains, and commits by dropping the rows of its blocks: its rollback is the ring.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -24,6 +35,7 @@
 #include "engine/cpu/aligned_buffer.h"
 #include "engine/cpu/gdn_layout.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/tree_walk.h"
 
 namespace tare::engine {
 
@@ -55,41 +67,60 @@ struct GdnShape {
 // Work space of one thread.
 struct GdnScratch {
   explicit GdnScratch(const GdnShape& shape);
-  AlignedBuffer<float> state;  // a verify's state beyond the committed one
+  // Makes room for the states of a verify beyond the committed one.
+  void reserve_states(const GdnShape& shape, std::int64_t places);
+  AlignedBuffer<float> states;  // [place][dk][stride]
   AlignedBuffer<float> key_product, query_product, update;
   AlignedBuffer<float> key_dots, query_dots, weights;
+  AlignedBuffer<float> path_keys, path_values;  // [dk][64] and [64][stride]: records of a path, gathered
+  std::vector<std::int32_t> path;
 };
+
+// What a round of `nodes` nodes costs one layer in the recurrent form, in bytes.
+struct RollbackCost {
+  std::uint64_t held = 0;   // memory beside the committed state: records and states of nodes
+  std::uint64_t moved = 0;  // the committed state, records and states of nodes: reads plus writes. What a thread reads
+                            // of a head that it has just written comes from a cache near its core and does not count.
+};
+[[nodiscard]] RollbackCost rollback_cost(const GdnShape& shape, Rollback rollback, std::int64_t nodes);
 
 class GdnCache {
  public:
-  GdnCache(const ModelConfig& config, GdnForm form);
+  // The chunk form takes no rollback but the ring.
+  GdnCache(const ModelConfig& config, GdnForm form, Rollback rollback);
 
   void reset();
-  // Makes room for a pass of `tokens` tokens. Nothing of an earlier, uncommitted verify remains.
-  void begin_pass(PassMode mode, std::int64_t tokens);
-  // Token `token` of the pass on one head; tokens of a head in order, heads in any order and on any thread.
-  // Writes the head's output o [stride].
+  // Makes room for a pass that absorbs `tokens` tokens. Nothing of an earlier, uncommitted verify remains.
+  void begin_absorb(std::int64_t tokens);
+  // The same for a verify, whose nodes are then taken in the walk's order. The walk stays until the pass ends; in the
+  // chunk form it is a chain's.
+  void begin_verify(const TreeWalk& walk);
+  // Token (node) `token` of the pass on one head; tokens of a head in order (nodes in the walk's), heads in any order
+  // and on any thread. Writes the head's output o [stride].
   void step(const Kernels& kernels, std::int64_t head, std::int64_t token, const GdnTokenInput& input,
             GdnScratch& scratch, float* output);
   void end_pass();
-  // After a verify pass: its first `count` tokens become part of the past.
-  void commit(const Kernels& kernels, std::int64_t count, ThreadPool& pool);
+  // After a verify pass: the nodes of a path from its root become part of the past. Once a verify.
+  void commit(const Kernels& kernels, std::span<const std::int32_t> path, ThreadPool& pool);
 
   // [heads, dk, dv] as after the last token of the past.
   [[nodiscard]] std::vector<float> state(const Kernels& kernels) const;
   [[nodiscard]] std::uint64_t state_bytes() const { return state_.bytes(); }
-  // Bytes that one pass of `tokens` tokens moves when `past` tokens are absorbed: state and records, reads and writes.
-  [[nodiscard]] std::uint64_t bytes_per_pass(std::int64_t past, std::int64_t tokens) const;
+  // Memory beside the state that a verify of `tokens` tokens needs, and the bytes that a pass over them moves when
+  // `past` tokens are absorbed (see RollbackCost).
+  [[nodiscard]] std::uint64_t bytes_held(std::int64_t tokens) const;
+  [[nodiscard]] std::uint64_t bytes_per_pass(PassMode mode, std::int64_t past, std::int64_t tokens) const;
 
  private:
   // Records of the recurrent form: slot by slot, all heads.
   struct Records {
-    std::int64_t first = 0;
-    std::int64_t count = 0;
+    std::vector<std::int32_t> live;  // slots of what is absorbed and not yet folded, oldest first
+    bool as_path = false;            // live is a path of a tree_chunk verify: folded at once, with logs for decays
     std::int64_t slots = 0;
-    AlignedBuffer<float> keys;    // [slot][head][dk]
+    AlignedBuffer<float> keys;    // [slot][head][dk rounded up to 64]
     AlignedBuffer<float> values;  // [slot][head][stride]
-    AlignedBuffer<float> decays;  // [slot][head]
+    AlignedBuffer<float> decays;  // [slot][head]: of a token, a
+    AlignedBuffer<double> logs;   // [slot][head]: of a node of a tree_chunk verify, c
   };
   // Records of one block of the chunk form.
   struct Block {
@@ -100,21 +131,37 @@ class GdnCache {
 
   GdnShape shape_;
   GdnForm form_;
+  Rollback rollback_;
+  std::int64_t key_stride_ = 0;
   AlignedBuffer<float> state_;  // [head][dk][stride]
   PassMode mode_ = PassMode::kAbsorb;
   std::int64_t pass_tokens_ = 0;
-  Records past_;               // recurrent: absorbed, not yet folded into state_
-  Records fresh_;              // recurrent: of the pass in hand
-  std::vector<Block> blocks_;  // chunked: block 0 holds the past's unfinished block
-  std::int64_t filled_ = 0;    // chunked: tokens of the past in block 0
+  bool may_commit_ = false;
+  const TreeWalk* walk_ = nullptr;               // of the verify in hand
+  Records past_;                                 // recurrent: absorbed, not yet folded into state_
+  Records fresh_;                                // recurrent: of the pass in hand
+  std::vector<AlignedBuffer<float>> snapshots_;  // snapshot: by node, as state_
+  std::vector<Block> blocks_;                    // chunked: block 0 holds the past's unfinished block
+  std::int64_t filled_ = 0;                      // chunked: tokens of the past in block 0
 
   float* head_state(std::int64_t head) { return state_.data() + head * shape_.state_elements(); }
+  [[nodiscard]] std::int64_t record(std::int64_t slot, std::int64_t head) const { return slot * shape_.heads + head; }
   void reserve(Records& records, std::int64_t slots) const;
+  void reserve_blocks(std::int64_t blocks);
+  float* state_after(std::int64_t head, std::int32_t node, std::int32_t place, GdnScratch& scratch);
+  void read_past(const Kernels& kernels, std::int64_t head, const GdnTokenInput& input, GdnScratch& scratch);
+  void read_parent(const Kernels& kernels, std::int64_t head, const TreeWalk::Node& node, const GdnTokenInput& input,
+                   GdnScratch& scratch);
+  void fold_and_read(const Kernels& kernels, const Records& records, std::int64_t at, const float* in, float* out,
+                     const GdnTokenInput& input, GdnScratch& scratch) const;
   void step_recurrent(const Kernels& kernels, std::int64_t head, std::int64_t token, const GdnTokenInput& input,
                       GdnScratch& scratch, float* output);
-  void read_past(const Kernels& kernels, std::int64_t head, const GdnTokenInput& input, GdnScratch& scratch);
+  void step_tree_chunk(const Kernels& kernels, std::int64_t head, std::int64_t node, const GdnTokenInput& input,
+                       GdnScratch& scratch, float* output);
   void step_chunked(const Kernels& kernels, std::int64_t head, std::int64_t token, const GdnTokenInput& input,
                     GdnScratch& scratch, float* output);
+  void fold_past(const Kernels& kernels, std::int64_t head, std::size_t count, float* state) const;
+  void fold_path(const Kernels& kernels, std::int64_t head, float* state, GdnScratch& scratch) const;
   void fold_block(const Kernels& kernels, std::int64_t head, const Block& block, std::int64_t count, const float* in,
                   float* out) const;
 };

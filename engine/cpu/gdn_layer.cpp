@@ -29,22 +29,28 @@ void ForwardPass::run_gdn(const GdnWeights& weights, const LayerOps& ops, GdnLay
   {
     const OpScope scope(
         collector_, ops.mixing,
-        mixing_bytes(state, pass.position, tokens_) + (absorbs ? state.columns.bytes_written(tokens_) : 0));
-    mix_gdn(weights, state, projected, pass.mode);
+        mixing_bytes(state, pass.mode, pass.position, tokens_) + (absorbs ? state.columns.bytes_written(tokens_) : 0));
+    mix_gdn(weights, state, projected, pass);
   }
   multiply_into_residual(weights.out.matrix, mixed_gdn_, ops.out);
 }
 
-void ForwardPass::mix_gdn(const GdnWeights& weights, GdnLayerState& state, const RowBuffer& projected, PassMode mode) {
-  state.columns.begin_pass(projected, tokens_, kernels_.vectors);
-  state.recurrence.begin_pass(mode, tokens_);
+void ForwardPass::mix_gdn(const GdnWeights& weights, GdnLayerState& state, const RowBuffer& projected,
+                          const Pass& pass) {
+  const auto parents = nodes_lie_apart() ? pass.tree->parents() : std::span<const std::int32_t>();
+  state.columns.begin_pass(projected, tokens_, parents, kernels_.vectors);
+  if (pass.mode == PassMode::kVerify) {
+    state.recurrence.begin_verify(*walk_);
+  } else {
+    state.recurrence.begin_absorb(tokens_);
+  }
   const auto heads = static_cast<std::size_t>(config_.linear_value_heads);
   pool_.parallel_for(heads, 1, [&](int thread, std::size_t begin, std::size_t end) {
     for (std::size_t head = begin; head < end; ++head)
       run_gdn_head(weights, state, static_cast<std::int64_t>(head), spaces_[static_cast<std::size_t>(thread)]);
   });
   state.recurrence.end_pass();
-  if (mode == PassMode::kAbsorb) state.columns.absorb(projected, tokens_, kernels_.vectors);
+  if (pass.mode == PassMode::kAbsorb) state.columns.absorb(projected, tokens_, kernels_.vectors);
   for_tokens(tokens_, [&](std::int64_t token) { mixed_gdn_.quantize(token, kernels_.vectors); });
 }
 
@@ -68,7 +74,8 @@ void ForwardPass::run_gdn_head(const GdnWeights& weights, GdnLayerState& state, 
     for (const float*& row : rows) row -= channel;
   };
 
-  for (std::int64_t token = 0; token < tokens_; ++token) {
+  for (std::int64_t i = 0; i < tokens_; ++i) {
+    const std::int64_t token = walk_ ? walk_->order[static_cast<std::size_t>(i)] : i;
     state.columns.taps_of(token, space.taps);
     float* query = space.gdn_query.data();
     float* key = space.gdn_key.data();

@@ -25,8 +25,9 @@ void account_gdn(InventoryAccount& account, const std::string& prefix, const Gdn
   account.vector(prefix + "linear_attn.dt_bias", weights.dt_bias.size());
   account.vector(prefix + "linear_attn.norm.weight", static_cast<std::size_t>(config.linear_value_head_dim));
   const std::uint64_t state_elements = element_count(config.linear_value_channels(), config.linear_key_head_dim);
-  account.add({prefix + "recurrent state", "fp32", AccessPattern::kState, state.recurrence.state_bytes(),
-               state.recurrence.bytes_per_pass(context, width), state_elements});
+  account.add({prefix + "recurrent state", "fp32", AccessPattern::kState,
+               state.recurrence.state_bytes() + state.recurrence.bytes_held(width),
+               state.recurrence.bytes_per_pass(PassMode::kVerify, context, width), state_elements});
   const std::uint64_t columns = state.columns.resident_bytes();
   account.add({prefix + "convolution columns", to_text(state.columns.format()), AccessPattern::kState, columns,
                columns + state.columns.bytes_written(width),
@@ -39,7 +40,8 @@ void account_attention(InventoryAccount& account, const std::string& prefix, con
     add_projection(account, *projection);
   account.vector(prefix + "self_attn.q_norm.weight", static_cast<std::size_t>(config.head_dim));
   account.vector(prefix + "self_attn.k_norm.weight", static_cast<std::size_t>(config.head_dim));
-  // The past and the new rows are read once (query heads that share them find them near), the new rows written.
+  // The past and the new rows are read once (query heads that share them find them near), the new rows written. A tree
+  // that is no chain moves the rows of its path once more, at commit: as many as it gains, not counted here.
   account.add({prefix + "kv cache", cache.format(), AccessPattern::kCache, cache.resident_bytes(),
                cache.bytes(context + width) + cache.bytes(width),
                element_count(2 * (context + width), config.key_value_channels())});

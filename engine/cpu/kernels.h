@@ -65,8 +65,17 @@ struct VectorKernels {
 
 // Attention of 1 to kMostQueries query heads that share one key-value head, at one position over its cache: the cache
 // is read once for all of them, and each gets the bits it would get alone. Keys lie in blocks of 16 positions, [D][16]
-// each, D rounded up to 4; values lie as [position][D rounded up to 16]. Positions 0..count-1 take part.
+// each, D rounded up to 4; values lie as [position][D rounded up to 16]. Positions 0..count-1 take part. A score does
+// not depend on where in a block its key lies, so keys may lie in several places; of values, `tail` names the rows that
+// come after position count - 1: their sum has the bits of rows that lie there.
 constexpr std::int64_t kMostQueries = 4;
+
+template <class Stored>
+struct ValueTail {
+  const Stored* values = nullptr;      // laid out as the others
+  const std::int32_t* rows = nullptr;  // [count]: which of them, in order
+  std::int64_t count = 0;
+};
 
 struct AttentionKernels {
   // scores[i][j] = scale * (queries[i] . key_j), written for j in 0..round_up(count, 16); the surplus is not
@@ -77,11 +86,13 @@ struct AttentionKernels {
                       std::int64_t head_dim, std::int64_t count, float scale, float* const* scores);
   // scores[j] = exp(scores[j] - max); returns their sum.
   float (*exponentiate)(float* scores, std::int64_t count);
-  // out[i][d] = factors[i] * sum over j of weights[i][j] * value_j[d]
+  // out[i][d] = factors[i] * sum over j < count + tail.count of weights[i][j] * value_j[d]
   void (*weighted_values_fp32)(const float* const* weights, std::int64_t query_count, const float* values,
-                               std::int64_t head_dim, std::int64_t count, const float* factors, float* const* out);
+                               std::int64_t head_dim, std::int64_t count, const ValueTail<float>& tail,
+                               const float* factors, float* const* out);
   void (*weighted_values_bf16)(const float* const* weights, std::int64_t query_count, const std::uint16_t* values,
-                               std::int64_t head_dim, std::int64_t count, const float* factors, float* const* out);
+                               std::int64_t head_dim, std::int64_t count, const ValueTail<std::uint16_t>& tail,
+                               const float* factors, float* const* out);
 };
 
 // Gated DeltaNet, one value head. The state is [dk][stride], stride = dv rounded up to 16, zero in the padding; rows

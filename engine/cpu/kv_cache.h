@@ -1,4 +1,6 @@
-// Keys (after norm and rotation) and values of one attention layer, FP32 or BF16 each. Layout: kv_layout.h.
+// Keys (after norm and rotation) and values of one attention layer, FP32 or BF16 each. Layout: kv_layout.h. A chain's
+// rows are stored at their positions. The nodes of another tree lie apart until committed, since two of one depth share
+// a position, and more nodes than positions may be left.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +14,10 @@
 #include "engine/cpu/kernels.h"
 
 namespace tare::engine {
+
+// Bytes that a layer's cache of `positions` takes: whole blocks of keys, padded channels (kv_layout.h).
+[[nodiscard]] std::uint64_t kv_cache_bytes(const ModelConfig& config, const EngineOptions::KeyValue& formats,
+                                           std::int64_t positions);
 
 class KvCache {
  public:
@@ -30,23 +36,50 @@ class KvCache {
                     std::int64_t begin, std::int64_t end, float scale, std::span<float* const> scores,
                     std::span<float* const> out) const;
 
+  // Makes room for the nodes of a verify; what earlier ones stored is lost.
+  void reserve_nodes(std::int64_t count);
+  void store_node(std::int64_t head, std::int64_t node, const float* key, const float* value);
+  // attend over positions 0..count-1 and then the nodes of `path`, with the bits of nodes stored at positions count
+  // onwards. Scores have room for all of them, each of `node_scores` for path.back() + 1, both rounded up to 16.
+  void attend_path(const AttentionKernels& kernels, std::int64_t head, std::span<const float* const> queries,
+                   std::int64_t count, std::span<const std::int32_t> path, float scale, std::span<float* const> scores,
+                   std::span<float* const> node_scores, std::span<float* const> out) const;
+  // Copies the nodes of `path` to `position` onwards.
+  void keep_path(std::span<const std::int32_t> path, std::int64_t position);
+
   // Bytes that attention reads of a cache of `positions`, and that it writes for one more.
   [[nodiscard]] std::uint64_t bytes(std::int64_t positions) const;
-  [[nodiscard]] std::uint64_t resident_bytes() const;
+  [[nodiscard]] std::uint64_t resident_bytes() const;  // of its buffers
   [[nodiscard]] std::string format() const;  // "bf16", or "fp32 keys, bf16 values"
 
  private:
   using Storage = std::variant<AlignedBuffer<float>, AlignedBuffer<std::uint16_t>>;
+  struct Rows {
+    std::int64_t capacity = 0;  // of each head: whole key blocks
+    Storage keys;
+    Storage values;
+  };
   EngineOptions::KeyValue formats_;
   std::int64_t heads_ = 0;
   std::int64_t head_dim_ = 0;
   std::int64_t key_channels_ = 0;    // head_dim rounded up
   std::int64_t value_channels_ = 0;  // head_dim rounded up
-  std::int64_t capacity_ = 0;        // rounded up to whole key blocks
-  Storage keys_;
-  Storage values_;
+  Rows past_;                        // by position
+  Rows nodes_;                       // by node
 
   static Storage allocate(CacheFormat format, std::int64_t elements);
+  [[nodiscard]] Rows allocate_rows(std::int64_t count) const;
+  [[nodiscard]] std::int64_t key_place(const Rows& rows, std::int64_t head, std::int64_t row) const;
+  [[nodiscard]] std::int64_t value_place(const Rows& rows, std::int64_t head, std::int64_t row) const;
+  void store_row(Rows& rows, std::int64_t head, std::int64_t row, const float* key, const float* value) const;
+  // Scores of rows first..first + count - 1, `first` at the begin of a key block.
+  void score(const AttentionKernels& kernels, const Rows& rows, std::int64_t head,
+             std::span<const float* const> queries, std::int64_t first, std::int64_t count, float scale,
+             float* const* scores) const;
+  // Values of positions first..first + count - 1 and then of the nodes of `path`, weighted.
+  void weigh(const AttentionKernels& kernels, std::int64_t head, std::span<const float* const> weights,
+             std::int64_t first, std::int64_t count, std::span<const std::int32_t> path, const float* factors,
+             float* const* out) const;
 };
 
 }  // namespace tare::engine

@@ -12,6 +12,13 @@
 namespace tare::engine {
 namespace {
 
+AlignedBuffer<float> padded(const std::vector<float>& values) {
+  AlignedBuffer<float> result(
+      static_cast<std::size_t>(round_up(static_cast<std::int64_t>(values.size()), kRowPadding)));
+  std::copy(values.begin(), values.end(), result.data());
+  return result;
+}
+
 class Loader {
  public:
   Loader(const Checkpoint& checkpoint, const EngineOptions& options, ThreadPool& pool)
@@ -20,11 +27,26 @@ class Loader {
   ModelWeights load() {
     ModelWeights weights;
     weights.embedding = embedding();
-    for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) weights.layers.push_back(load_layer(layer));
+    for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer)
+      weights.layers.push_back(
+          load_layer(fmt::format("layers.{}.", layer), config_.layers[static_cast<std::size_t>(layer)],
+                     options_.format_of(TensorClass::kAttention, layer), options_.format_of(TensorClass::kGdn, layer),
+                     options_.format_of(TensorClass::kMlp, layer)));
     weights.final_norm = zero_centred_gain("norm.weight", config_.hidden_size);
     weights.head =
         projection(config_.tie_word_embeddings ? "embed_tokens.weight" : "lm_head.weight", config_.vocab_size,
                    config_.hidden_size, options_.format_of(TensorClass::kHead, config_.layer_count()));
+    return weights;
+  }
+
+  MtpWeights load_mtp() {
+    const WeightFormat format = options_.format_of(TensorClass::kMtp, 0);
+    MtpWeights weights;
+    weights.embedding_norm = zero_centred_gain("mtp.pre_fc_norm_embedding.weight", config_.hidden_size);
+    weights.hidden_norm = zero_centred_gain("mtp.pre_fc_norm_hidden.weight", config_.hidden_size);
+    weights.fc = projection("mtp.fc.weight", config_.hidden_size, 2 * config_.hidden_size, format);
+    weights.body.layers.push_back(load_layer("mtp.layers.0.", LayerKind::kFullAttention, format, format, format));
+    weights.body.final_norm = zero_centred_gain("mtp.norm.weight", config_.hidden_size);
     return weights;
   }
 
@@ -38,23 +60,13 @@ class Loader {
     return to_floats(checkpoint_.expect(name, {size}));
   }
 
-  AlignedBuffer<float> padded(const std::vector<float>& values) const {
-    AlignedBuffer<float> result(
-        static_cast<std::size_t>(round_up(static_cast<std::int64_t>(values.size()), kRowPadding)));
-    std::copy(values.begin(), values.end(), result.data());
-    return result;
-  }
-
   // Stored gains of these norms are centred at zero: the factor is 1 + w.
   AlignedBuffer<float> zero_centred_gain(const std::string& name, std::int64_t size) const {
-    std::vector<float> gain = vector(name, size);
-    for (float& value : gain) value += 1.0F;
-    return padded(gain);
+    return load_gain(checkpoint_, name, size, 1.0F);
   }
 
   Projection projection(const std::string& name, std::int64_t rows, std::int64_t columns, WeightFormat format) const {
-    const Tensor tensor = checkpoint_.expect(name, {rows, columns});
-    return {pack_matrix(std::span(&tensor, 1), format, pool_), {name}};
+    return load_projection(checkpoint_, name, rows, columns, format, pool_);
   }
 
   AlignedBuffer<std::uint16_t> embedding() const {
@@ -70,8 +82,7 @@ class Loader {
     return rows;
   }
 
-  GdnWeights load_gdn(const std::string& prefix, std::int64_t layer) const {
-    const WeightFormat format = options_.format_of(TensorClass::kGdn, layer);
+  GdnWeights load_gdn(const std::string& prefix, WeightFormat format) const {
     const std::int64_t hidden = config_.hidden_size;
     const std::int64_t heads = config_.linear_value_heads;
     const std::int64_t channels = config_.conv_channels();
@@ -102,8 +113,7 @@ class Loader {
     return weights;
   }
 
-  AttentionWeights load_attention(const std::string& prefix, std::int64_t layer) const {
-    const WeightFormat format = options_.format_of(TensorClass::kAttention, layer);
+  AttentionWeights load_attention(const std::string& prefix, WeightFormat format) const {
     const std::int64_t hidden = config_.hidden_size;
     AttentionWeights weights;
     weights.q = projection(prefix + "q_proj.weight", 2 * config_.query_channels(), hidden, format);
@@ -115,17 +125,16 @@ class Loader {
     return weights;
   }
 
-  LayerWeights load_layer(std::int64_t layer) const {
-    const std::string prefix = fmt::format("layers.{}.", layer);
-    const WeightFormat format = options_.format_of(TensorClass::kMlp, layer);
+  LayerWeights load_layer(const std::string& prefix, LayerKind kind, WeightFormat attention_format,
+                          WeightFormat gdn_format, WeightFormat format) const {
     const std::int64_t hidden = config_.hidden_size;
     LayerWeights weights;
     weights.input_norm = zero_centred_gain(prefix + "input_layernorm.weight", hidden);
     weights.post_norm = zero_centred_gain(prefix + "post_attention_layernorm.weight", hidden);
-    if (config_.layers[static_cast<std::size_t>(layer)] == LayerKind::kLinearAttention) {
-      weights.gdn = load_gdn(prefix + "linear_attn.", layer);
+    if (kind == LayerKind::kLinearAttention) {
+      weights.gdn = load_gdn(prefix + "linear_attn.", gdn_format);
     } else {
-      weights.attention = load_attention(prefix + "self_attn.", layer);
+      weights.attention = load_attention(prefix + "self_attn.", attention_format);
     }
     weights.gate = projection(prefix + "mlp.gate_proj.weight", config_.intermediate_size, hidden, format);
     weights.up = projection(prefix + "mlp.up_proj.weight", config_.intermediate_size, hidden, format);
@@ -138,6 +147,22 @@ class Loader {
 
 ModelWeights load_model_weights(const Checkpoint& checkpoint, const EngineOptions& options, ThreadPool& pool) {
   return Loader(checkpoint, options, pool).load();
+}
+
+MtpWeights load_mtp_weights(const Checkpoint& checkpoint, const EngineOptions& options, ThreadPool& pool) {
+  return Loader(checkpoint, options, pool).load_mtp();
+}
+
+Projection load_projection(const TensorSource& source, const std::string& name, std::int64_t rows, std::int64_t columns,
+                           WeightFormat format, ThreadPool& pool) {
+  const Tensor tensor = source.expect(name, {rows, columns});
+  return {pack_matrix(std::span(&tensor, 1), format, pool), {name}};
+}
+
+AlignedBuffer<float> load_gain(const TensorSource& source, const std::string& name, std::int64_t size, float centre) {
+  std::vector<float> gain = to_floats(source.expect(name, {size}));
+  for (float& value : gain) value += centre;
+  return padded(gain);
 }
 
 }  // namespace tare::engine

@@ -57,8 +57,24 @@ struct ModelWeights {
   Projection head;
 };
 
+// The checkpoint's MTP head.
+struct MtpWeights {
+  AlignedBuffer<float> embedding_norm;  // 1 + w, padded
+  AlignedBuffer<float> hidden_norm;
+  Projection fc;      // [hidden, 2 * hidden]: the embedding's columns first
+  ModelWeights body;  // its one layer and mtp.norm; embedding and head are the model's
+};
+
 // Loads, checks shapes, quantises and packs, tensor by tensor on all threads. Throws Error (input) naming the tensor.
 [[nodiscard]] ModelWeights load_model_weights(const Checkpoint& checkpoint, const EngineOptions& options,
                                               ThreadPool& pool);
+// Of a checkpoint whose config has one MTP layer.
+[[nodiscard]] MtpWeights load_mtp_weights(const Checkpoint& checkpoint, const EngineOptions& options, ThreadPool& pool);
+
+// One tensor each, for drafters. A gain becomes `centre` + w, padded with zeros.
+[[nodiscard]] Projection load_projection(const TensorSource& source, const std::string& name, std::int64_t rows,
+                                         std::int64_t columns, WeightFormat format, ThreadPool& pool);
+[[nodiscard]] AlignedBuffer<float> load_gain(const TensorSource& source, const std::string& name, std::int64_t size,
+                                             float centre);
 
 }  // namespace tare::engine

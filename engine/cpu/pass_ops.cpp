@@ -40,6 +40,7 @@ LayerOps layer_ops(const ModelConfig& config, const LayerWeights& weights, std::
     ops.in = product({&weights.attention->q, &weights.attention->k, &weights.attention->v});
     ops.mixing = {"attention", prefix + "self_attn", vector_bytes(2 * config.head_dim)};
     ops.out = product({&weights.attention->out});
+    ops.commit = {"kv_commit", prefix + "self_attn"};
   }
   ops.gate_up = product({&weights.gate, &weights.up}, " + activation");
   ops.down = product({&weights.down});
@@ -63,8 +64,8 @@ std::uint64_t embedding_bytes(const ModelConfig& config, std::int64_t tokens) {
   return element_count(tokens, config.hidden_size) * sizeof(std::uint16_t);
 }
 
-std::uint64_t mixing_bytes(const GdnLayerState& state, std::int64_t position, std::int64_t tokens) {
-  return state.recurrence.bytes_per_pass(position, tokens) + state.columns.resident_bytes();
+std::uint64_t mixing_bytes(const GdnLayerState& state, PassMode mode, std::int64_t position, std::int64_t tokens) {
+  return state.recurrence.bytes_per_pass(mode, position, tokens) + state.columns.resident_bytes();
 }
 
 std::uint64_t mixing_bytes(const KvCache& cache, std::int64_t position, std::int64_t tokens) {

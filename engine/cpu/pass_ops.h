@@ -18,7 +18,7 @@ struct LayerOps {
   LaunchRecord in;      // the products of the mixing half's input
   LaunchRecord mixing;  // GDN with its convolution and norm, or attention with its cache
   LaunchRecord out;
-  LaunchRecord commit;  // of a GDN layer
+  LaunchRecord commit;  // records and columns of a GDN layer, or rows of a tree's path in a KV cache
   LaunchRecord post_norm;
   LaunchRecord gate_up;
   LaunchRecord down;
@@ -36,7 +36,8 @@ struct PassOps {
 
 // What a pass over `tokens` tokens moves besides the weights when `position` tokens are in the caches.
 [[nodiscard]] std::uint64_t embedding_bytes(const ModelConfig& config, std::int64_t tokens);
-[[nodiscard]] std::uint64_t mixing_bytes(const GdnLayerState& state, std::int64_t position, std::int64_t tokens);
+[[nodiscard]] std::uint64_t mixing_bytes(const GdnLayerState& state, PassMode mode, std::int64_t position,
+                                         std::int64_t tokens);
 [[nodiscard]] std::uint64_t mixing_bytes(const KvCache& cache, std::int64_t position, std::int64_t tokens);
 
 }  // namespace tare::engine

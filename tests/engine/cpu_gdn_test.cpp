@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "base/thread_pool.h"
@@ -130,6 +131,13 @@ struct PaddedToken {
   GdnTokenInput input;
 };
 
+// 0, 1, 2 ...
+std::vector<std::int32_t> counted(std::size_t count) {
+  std::vector<std::int32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
 struct Form {
   std::string instruction_set;
   GdnForm form;
@@ -144,7 +152,7 @@ class GdnForms : public testing::TestWithParam<Form> {
     GdnScratch scratch(shape);
     for (std::size_t begin = 0; begin < tokens.size(); begin += pass) {
       const std::size_t count = std::min(pass, tokens.size() - begin);
-      cache.begin_pass(PassMode::kAbsorb, static_cast<std::int64_t>(count));
+      cache.begin_absorb(static_cast<std::int64_t>(count));
       for (std::size_t t = 0; t < count; ++t) {
         const PaddedToken token(tokens[begin + t]);
         outputs.emplace_back(static_cast<std::size_t>(shape.stride), -7.0F);
@@ -169,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(All, GdnForms, testing::ValuesIn(forms()),
 TEST_P(GdnForms, MicroVectorsHoldInSinglePrecision) {
   const ModelConfig config = head_config(1, 2, 2);
   const GdnShape shape(config);
-  GdnCache cache(config, GetParam().form);
+  GdnCache cache(config, GetParam().form, Rollback::kRing);
   const std::vector<std::vector<float>> outputs = absorb(cache, shape, micro_tokens(), 3);
   for (std::size_t t = 0; t < 3; ++t)
     for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(outputs[t][i], kMicroO[t][i], 2e-7);
@@ -182,7 +190,7 @@ TEST_P(GdnForms, LongSequencesEqualTheDefinitionAtOddAndRealSizes) {
     const ModelConfig config = head_config(1, dk, dv);
     const GdnShape shape(config);
     const std::vector<GdnToken> tokens = random_tokens(150, dk, dv, -0.1);
-    GdnCache cache(config, GetParam().form);
+    GdnCache cache(config, GetParam().form, Rollback::kRing);
     const std::vector<std::vector<float>> outputs = absorb(cache, shape, tokens, 37);
     std::vector<double> state(static_cast<std::size_t>(dk * dv));
     for (std::size_t t = 0; t < tokens.size(); ++t) {
@@ -199,7 +207,7 @@ TEST_P(GdnForms, StrongDecayGivesNoInfinityAndNoNaN) {
   const GdnShape shape(config);
   std::vector<GdnToken> tokens = random_tokens(130, 12, 20, 0.0);
   for (GdnToken& token : tokens) token.gates.log_decay = -20;
-  GdnCache cache(config, GetParam().form);
+  GdnCache cache(config, GetParam().form, Rollback::kRing);
   const std::vector<std::vector<float>> outputs = absorb(cache, shape, tokens, 64);
   std::vector<double> state(12 * 20);
   for (std::size_t t = 0; t < tokens.size(); ++t) {
@@ -219,12 +227,14 @@ TEST_P(GdnForms, CommittingAPrefixOfAVerifyEqualsAbsorbingItBitForBit) {
     for (const std::size_t width : {std::size_t{1}, std::size_t{5}, std::size_t{70}, std::size_t{130}}) {
       for (const std::size_t kept : {std::size_t{0}, std::size_t{1}, std::size_t{4}, width}) {
         if (kept > width) continue;
-        GdnCache verified(config, GetParam().form);
-        GdnCache plain(config, GetParam().form);
+        GdnCache verified(config, GetParam().form, Rollback::kRing);
+        GdnCache plain(config, GetParam().form, Rollback::kRing);
         const std::vector<GdnToken> past(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(frontier));
         absorb(verified, shape, past, 7);
         absorb(plain, shape, past, 64);
-        verified.begin_pass(PassMode::kVerify, static_cast<std::int64_t>(width));
+        const std::vector<std::int32_t> numbers = counted(width);
+        const TreeWalk walk(TokenTree::chain(numbers));
+        verified.begin_verify(walk);
         std::vector<float> output(static_cast<std::size_t>(shape.stride));
         const std::vector<float> before = verified.state(kernels_);
         for (std::size_t t = 0; t < width; ++t)
@@ -232,7 +242,7 @@ TEST_P(GdnForms, CommittingAPrefixOfAVerifyEqualsAbsorbingItBitForBit) {
                         output.data());
         verified.end_pass();
         EXPECT_EQ(verified.state(kernels_), before) << "a verify moved the committed state";
-        verified.commit(kernels_, static_cast<std::int64_t>(kept), pool);
+        verified.commit(kernels_, std::span(numbers).first(kept), pool);
         absorb(plain, shape,
                {tokens.begin() + static_cast<std::ptrdiff_t>(frontier),
                 tokens.begin() + static_cast<std::ptrdiff_t>(frontier + kept)},
@@ -263,7 +273,7 @@ TEST(ConvolutionColumns, MicroVectorHoldsAcrossEverySplit) {
         RowBuffer projected(1);
         projected.reserve(count);
         for (std::int64_t t = 0; t < count; ++t) projected.row(t)[0] = static_cast<float>(done + t + 1);
-        columns.begin_pass(projected, count, kernels.vectors);
+        columns.begin_pass(projected, count, {}, kernels.vectors);
         for (std::int64_t t = 0; t < count; ++t) {
           columns.taps_of(t, rows);
           alignas(64) float out[16];

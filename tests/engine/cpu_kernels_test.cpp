@@ -332,7 +332,7 @@ TEST_P(CpuKernels, AttentionEqualsDoublePrecisionForEveryLength) {
       float* outputs[] = {out.data(), nullptr, nullptr, nullptr};
       kernels_.attention.scores_fp32(queries, 1, keys.data(), head_dim, count, 0.0625F, score_rows);
       const float factor = 1.0F / kernels_.attention.exponentiate(scores.data(), count);
-      kernels_.attention.weighted_values_fp32(score_rows, 1, values.data(), head_dim, count, &factor, outputs);
+      kernels_.attention.weighted_values_fp32(score_rows, 1, values.data(), head_dim, count, {}, &factor, outputs);
       // Two to four queries together get the bits of one alone, and the others' bits do not matter.
       for (std::int64_t together = 2; together <= kMostQueries; ++together) {
         std::vector<std::vector<float>> rows(4, std::vector<float>(kMostPositions, kPoison));
@@ -347,8 +347,8 @@ TEST_P(CpuKernels, AttentionEqualsDoublePrecisionForEveryLength) {
         kernels_.attention.scores_fp32(queries, together, keys.data(), head_dim, count, 0.0625F, score_rows);
         for (std::size_t q = 0; q < static_cast<std::size_t>(together); ++q)
           kernels_.attention.exponentiate(rows[q].data(), count);
-        kernels_.attention.weighted_values_fp32(score_rows, together, values.data(), head_dim, count, factors.data(),
-                                                outputs);
+        kernels_.attention.weighted_values_fp32(score_rows, together, values.data(), head_dim, count, {},
+                                                factors.data(), outputs);
         EXPECT_EQ(results[static_cast<std::size_t>(together - 1)], out);
       }
       for (std::int64_t i = 0; i < head_dim; ++i) {

@@ -1,0 +1,75 @@
+// The checkpoint's own MTP head as a drafter: one full-attention layer that predicts one token further, from the
+// target's hidden state and the next token, chained to the depth asked for (docs/method/speculation.md).
+//
+// Row i of the head pairs token x_{i+1} with H_i, the target's state after its final norm, and stands at position i of
+// a KV cache of its own. Rows of absorbed tokens always come from the target's states: what drafting appended is
+// written over. The last absorbed position's row needs the anchor, so it runs in draft(), together with those that
+// came with the last commit.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/cpu/draft_rows.h"
+#include "engine/cpu/drafter.h"
+#include "engine/cpu/forward_pass.h"
+#include "engine/cpu/model_weights.h"
+#include "engine/cpu/pass_loops.h"
+
+namespace tare::engine {
+
+class MtpDrafter final : public Drafter {
+ public:
+  MtpDrafter(const Checkpoint& checkpoint, const EngineOptions& options, const ModelWeights& target,
+             const Kernels& kernels, ThreadPool& pool, std::int64_t capacity);
+
+  std::int64_t default_tokens() const override;
+  void reset() override;
+  void absorb(const ForwardPass& target, std::span<const std::int32_t> tokens, std::span<const std::int32_t> rows,
+              std::int64_t position) override;
+  DraftOutput draft(const DraftRequest& request, std::int64_t frontier) override;
+  void set_collector(Collector* collector) override;
+  void account(InventoryAccount& account, std::int64_t context, std::int64_t width, std::int64_t tokens) const override;
+  Json description() const override;
+
+ private:
+  struct Ops {
+    LaunchRecord embed, input_norms, fc, head, candidates;
+  };
+
+  ModelConfig config_;  // of a model whose only layer is the head's
+  const ModelWeights& target_;
+  const Kernels& kernels_;
+  PassLoops loops_;
+  MtpWeights weights_;
+  PassOps layer_ops_;
+  Ops ops_;
+  std::vector<LayerState> layers_;
+  ForwardPass pass_;
+  Collector* collector_ = nullptr;
+
+  // Rows that are not in the cache for good: row i's token and hidden state, i from the first of them on. The last
+  // one's token is the anchor, which only draft knows.
+  std::int64_t kept_rows_ = 0;
+  std::int64_t pending_ = 0;
+  std::vector<std::int32_t> next_tokens_;
+  RowBuffer pending_hidden_;
+
+  RowBuffer embedded_;
+  InputRows joined_;   // [embedding; hidden], each normed
+  RowBuffer stream_;   // what enters the layer
+  RowBuffer chained_;  // the head's own output, which stands for the hidden state when chained
+  RowBuffer padded_logits_;
+  AlignedBuffer<float> logits_;
+  DraftRows rows_;
+
+  // Runs rows with these tokens and hidden states at `position` onwards.
+  void run(std::span<const std::int32_t> tokens, const RowBuffer& hidden, std::int64_t position);
+  // Takes the first `count` pending rows, which have run, as part of the past.
+  void keep(std::int64_t count);
+  void flush();
+  void fill_row(std::int64_t row, std::int64_t pass_row, const DraftRequest& request, std::int64_t frontier);
+};
+
+}  // namespace tare::engine
