@@ -117,6 +117,10 @@ class Backend {
   // recorded by its driver).
   [[nodiscard]] virtual bool set_collector(Collector* collector) { return collector == nullptr; }
 
+  // From here on the driver of a GPU records every kernel, at the host's cost: rounds are launched so that the cost falls
+  // into the time in which the GPU computes. Kernels, their order and results stay what they are.
+  virtual void expect_driver_records() {}
+
   // What runs: {"backend": "cpu", "instruction_set": "AVX3_DL", "threads": 2, ...}, for records.
   [[nodiscard]] virtual Json description() const = 0;
 };

@@ -235,6 +235,13 @@ class CudaBackend final : public Backend {
     return bound == last_bound_.end() ? std::vector<LaunchRecord>{} : records_.at({bound->first, bound->second});
   }
 
+  void expect_driver_records() override {
+    if (cut_ == RoundCut::kGrowing) return;
+    synchronize();
+    cut_ = RoundCut::kGrowing;
+    graphs_.clear();
+  }
+
   Json description() const override {
     Json parts = Json::object();
     for (const MemoryPart& part : parts_) parts[part.name] = part.bytes;
@@ -258,6 +265,7 @@ class CudaBackend final : public Backend {
   std::map<std::pair<int, std::int64_t>, RoundGraph> graphs_;                  // by tokens and context bound
   std::map<std::pair<int, std::int64_t>, std::vector<LaunchRecord>> records_;  // of a round, likewise
   std::map<int, std::int64_t> last_bound_;                                     // of the last round, by tokens
+  RoundCut cut_ = RoundCut::kWhole;
   std::int64_t frontier_ = 0;
   int verified_ = 0;  // tokens of the last verify that may be committed
   int pending_ = 0;   // committed, not yet folded into the state
@@ -329,9 +337,12 @@ class CudaBackend final : public Backend {
   void capture_all(int count) {
     for (std::int64_t bound = attention_bound(0, capacity_);; bound = attention_bound(bound, capacity_)) {
       std::vector<LaunchRecord> records;
-      RoundGraph graph(stream_.get(), [&] {
-        forward_.launch_round({count, bound, {}}, host_control_.get(), outcome_.get(), launch(&records));
-      });
+      RoundGraph graph(
+          stream_.get(),
+          [&] {
+            forward_.launch_round({count, bound, {}}, host_control_.get(), outcome_.get(), launch(&records));
+          },
+          cut_);
       graphs_.insert_or_assign({count, bound}, std::move(graph));
       records_[{count, bound}] = std::move(records);
       if (bound >= capacity_) break;

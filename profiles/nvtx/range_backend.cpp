@@ -76,6 +76,7 @@ class RangeBackend final : public engine::Backend {
     return backend_->launches(width);
   }
   [[nodiscard]] bool set_collector(engine::Collector* collector) override { return backend_->set_collector(collector); }
+  void expect_driver_records() override { backend_->expect_driver_records(); }
   [[nodiscard]] Json description() const override { return backend_->description(); }
 
  private:
