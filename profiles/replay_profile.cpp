@@ -74,15 +74,11 @@ ReplayProfile make_replay_profile(const KernelRecords& records, const std::vecto
                          [&](std::size_t r, std::size_t i) { return records.labels[indices[r][i]]; });
     return profile;
   }
-  profile.unmatched = launch_mismatch(rounds, launches);
-  const bool matched = profile.unmatched.empty();
-  const std::vector<engine::LaunchRecord> none(1);
-  const std::vector<engine::LaunchRecord>& declared = matched ? launches : none;
-  static_cast<RoundTable&>(profile) =
-      make_round_table(rounds, records.names, declared, [&](std::size_t r, std::size_t i) {
-        const std::size_t launch = matched ? i : 0;
-        return RecordLabel{launch, declared[launch].bytes_at(marks[r].context)};
-      });
+  const MatchedLaunches matched =
+      match_launches(rounds, launches, [&](std::size_t round) { return marks[round].context; });
+  profile.unmatched = matched.unmatched;
+  static_cast<RoundTable&>(profile) = make_round_table(
+      rounds, records.names, matched.launches, [&](std::size_t r, std::size_t i) { return matched.labels[r][i]; });
   return profile;
 }
 
@@ -135,7 +131,10 @@ ReplayProfile ReplayProfiler::end() {
 }
 
 std::unique_ptr<KernelCollector> make_collector_of(engine::Backend& backend) {
-  return backend.options().backend == engine::BackendKind::kCpu ? make_op_collector(backend) : make_cupti_collector();
+  if (backend.options().backend == engine::BackendKind::kCpu) return make_op_collector(backend);
+  std::unique_ptr<KernelCollector> collector = make_cupti_collector();
+  backend.expect_driver_records();
+  return collector;
 }
 
 }  // namespace tare::profiles

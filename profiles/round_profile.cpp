@@ -39,18 +39,12 @@ std::vector<double> run(DecodeRounds& rounds, std::int64_t count) {
 
 // Launches and labels as the backend declares them. What a launch reads of the caches grows with the rounds.
 void label_kernels(RoundProfile& profile, std::vector<engine::LaunchRecord> launches, std::int64_t width) {
-  profile.launches = std::move(launches);
-  profile.unmatched = launch_mismatch(profile.rounds, profile.launches);
-  const bool matched = profile.unmatched.empty();
-  if (!matched) profile.launches = {engine::LaunchRecord{}};
-  for (std::size_t r = 0; r < profile.rounds.size(); ++r) {
-    const std::int64_t context = profile.first_context + static_cast<std::int64_t>(r + 1) * width;
-    std::vector<RecordLabel>& labels = profile.labels.emplace_back();
-    for (std::size_t i = 0; i < profile.rounds[r].size(); ++i) {
-      const std::size_t launch = matched ? i : 0;
-      labels.push_back({launch, profile.launches[launch].bytes_at(context)});
-    }
-  }
+  MatchedLaunches matched = match_launches(profile.rounds, std::move(launches), [&](std::size_t round) {
+    return profile.first_context + static_cast<std::int64_t>(round + 1) * width;
+  });
+  profile.unmatched = std::move(matched.unmatched);
+  profile.launches = std::move(matched.launches);
+  profile.labels = std::move(matched.labels);
 }
 
 // Launches and labels as the collector was told them.

@@ -37,7 +37,7 @@ struct RoundProfile : RoundTable {
   // The profiled rounds themselves, kernels in order; names and launches as make_round_table takes them.
   std::vector<std::vector<KernelRecord>> rounds;
   std::vector<std::string> names;
-  std::vector<engine::LaunchRecord> launches;    // one a kernel of a round; a single empty one when unmatched
+  std::vector<engine::LaunchRecord> launches;    // of match_launches, or as the collector was told them
   std::vector<std::vector<RecordLabel>> labels;  // of every kernel of every round
   bool of_ops = false;                           // of the CPU, not kernels of a GPU
   std::string unmatched;                         // why records carry no declared launch; empty when they do

@@ -9,9 +9,8 @@
 #include "harness/cli/kernel_table.h"
 #include "harness/cli/model_arguments.h"
 #include "harness/cli/trace_arguments.h"
+#include "profiles/replay_profile.h"
 #include "profiles/round_profile.h"
-#include "profiles/timeline/cupti_collector.h"
-#include "profiles/timeline/op_collector.h"
 #include "stats/quantiles.h"
 
 namespace tare::harness {
@@ -80,9 +79,7 @@ int profile(const Arguments& arguments) {
   profiles::RoundProfileSettings settings = arguments.settings;
   settings.alternate = options.backend == engine::BackendKind::kCpu;
   const profiles::RoundProfile result =
-      profiles::profile_rounds(*opened.backend, settings, [&]() -> std::unique_ptr<profiles::KernelCollector> {
-        return settings.alternate ? profiles::make_op_collector(*opened.backend) : profiles::make_cupti_collector();
-      });
+      profiles::profile_rounds(*opened.backend, settings, [&] { return profiles::make_collector_of(*opened.backend); });
   if (arguments.json) {
     fmt::print("{}\n", to_json(result, arguments.settings, *opened.backend).dump(2));
   } else {

@@ -170,29 +170,13 @@ class Reader {
 
   void read_copies() {
     if (!file_->has(kCopies)) return;
-    const auto kind_name = [](std::int64_t kind) -> std::string {
-      switch (kind) {  // CUpti_ActivityMemcpyKind
-        case 1:
-          return "[memcpy HtoD]";
-        case 2:
-          return "[memcpy DtoH]";
-        case 8:
-          return "[memcpy DtoD]";
-        case 9:
-          return "[memcpy HtoH]";
-        case 10:
-          return "[memcpy PtoP]";
-        default:
-          return fmt::format("[memcpy kind {}]", kind);
-      }
-    };
     Statement row = file_->rows(kCopies, work_columns({"bytes", "copyKind"}),
                                 {"start", "end", "deviceId", "streamId", "correlationId"});
     while (row.step()) {
       GpuWork work = work_of(row);
       work.kernel = false;
       work.bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, row.integer(7)));
-      work.record.name = names_.of(kind_name(row.integer(8)));
+      work.record.name = names_.of(copy_name(static_cast<int>(row.integer(8))));
       rows_.work.push_back(work);
     }
   }
@@ -205,7 +189,7 @@ class Reader {
       GpuWork work = work_of(row);
       work.kernel = false;
       work.bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, row.integer(7)));
-      work.record.name = names_.of("[memset]");
+      work.record.name = names_.of(kFillName);
       rows_.work.push_back(work);
     }
   }

@@ -10,6 +10,8 @@
 #include <cupti.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
@@ -40,14 +42,24 @@ namespace {
 
 #if CUPTI_API_VERSION >= 130000
 using KernelActivity = CUpti_ActivityKernel10;
+using CopyActivity = CUpti_ActivityMemcpy6;
 static_assert(sizeof(KernelActivity) == 216);
+static_assert(sizeof(CopyActivity) == 96);
 #else
 using KernelActivity = CUpti_ActivityKernel9;
+using CopyActivity = CUpti_ActivityMemcpy5;
 static_assert(sizeof(KernelActivity) == 208);
+static_assert(sizeof(CopyActivity) == 88);
 #endif
+using FillActivity = CUpti_ActivityMemset4;
+static_assert(sizeof(FillActivity) == 88);
 
+// Copies between GPUs (MEMCPY2) are none of ours: the engine uses one.
+constexpr std::array kKinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                               CUPTI_ACTIVITY_KIND_MEMSET};
 constexpr std::size_t kBufferBytes = std::size_t{8} << 20;
 constexpr std::size_t kBufferAlignment = 8;  // what CUPTI demands
+constexpr int kFirstBuffers = 4;             // there before the first record; 38,000 kernels each
 
 // The functions that are used, under their own names.
 struct Library {
@@ -55,20 +67,39 @@ struct Library {
   decltype(&cuptiGetResultString) get_result_string = nullptr;
   decltype(&cuptiActivityRegisterTimestampCallback) register_timestamp = nullptr;
   decltype(&cuptiActivityRegisterCallbacks) register_callbacks = nullptr;
+  decltype(&cuptiActivitySetAttribute) set_attribute = nullptr;
   decltype(&cuptiActivityEnable) enable = nullptr;
   decltype(&cuptiActivityFlushAll) flush_all = nullptr;
   decltype(&cuptiActivityGetNextRecord) next_record = nullptr;
   decltype(&cuptiActivityGetNumDroppedRecords) dropped_records = nullptr;
 };
 
+// CUpti_ActivityMemcpyKind has 11; the last place is that of fills.
+constexpr std::size_t kCopyKinds = 16;
+constexpr std::size_t kFillPlace = kCopyKinds - 1;
+
+constexpr std::array<std::int32_t, kCopyKinds> no_copy_names() {
+  std::array<std::int32_t, kCopyKinds> none{};
+  none.fill(-1);
+  return none;
+}
+
 // What the callbacks write to. They come on a thread of CUPTI's and carry no argument: the one piece of state that
 // cannot be a member.
 struct Inbox {
   std::mutex mutex;
   Library library;
-  KernelRecords records;  // names still mangled
-  std::unordered_map<std::string, std::int32_t> name_indices;
+  KernelRecords records;  // names of kernels still mangled
+  // CUPTI hands out one text a kernel, which stays as long as its module is loaded: the address tells names apart
+  // without reading them, half a million times a second.
+  std::unordered_map<const char*, std::int32_t> kernel_names;
+  std::array<std::int32_t, kCopyKinds> copy_names = no_copy_names();
   bool taken = false;  // a collector exists
+  // Buffers that CUPTI has not got, all zeros. It asks for one on the thread that launches kernels, and unless told
+  // otherwise zeroes it there: fresh memory would hold a round up for milliseconds. The lock is one of its own, for
+  // records are read under the other.
+  std::mutex buffer_mutex;
+  std::vector<std::uint8_t*> buffers;
 };
 
 Inbox& inbox() {
@@ -76,21 +107,89 @@ Inbox& inbox() {
   return *box;
 }
 
-void note(Inbox& box, const KernelActivity& kernel) {
-  // 0 and 0: not collected. CUPTI documents it, and ends before starts have been seen in the field.
-  if (kernel.start == 0 || kernel.end < kernel.start) {
+// Null when its times cannot be true: 0 and 0 is "not collected", as CUPTI documents it, and ends before starts have
+// been seen in the field.
+template <class Activity>
+KernelRecord* note_times(Inbox& box, const Activity& activity) {
+  if (activity.start == 0 || activity.end < activity.start) {
     ++box.records.invalid;
-    return;
+    return nullptr;
   }
-  const std::string name = kernel.name != nullptr ? kernel.name : "(no name)";
-  const auto [entry, fresh] = box.name_indices.try_emplace(name, static_cast<std::int32_t>(box.records.names.size()));
-  if (fresh) box.records.names.push_back(name);
-  box.records.records.push_back({entry->second, kernel.streamId, kernel.graphNodeId,
-                                 static_cast<std::int64_t>(kernel.start), static_cast<std::int64_t>(kernel.end)});
+  KernelRecord& record = box.records.records.emplace_back();
+  record.stream = activity.streamId;
+  record.graph_node = activity.graphNodeId;
+  record.start_ns = static_cast<std::int64_t>(activity.start);
+  record.end_ns = static_cast<std::int64_t>(activity.end);
+  return &record;
+}
+
+std::int32_t next_name(Inbox& box, std::string name) {
+  box.records.names.push_back(std::move(name));
+  return static_cast<std::int32_t>(box.records.names.size() - 1);
+}
+
+void note(Inbox& box, const KernelActivity& kernel) {
+  KernelRecord* const record = note_times(box, kernel);
+  if (record == nullptr) return;
+  const auto [entry, fresh] = box.kernel_names.try_emplace(kernel.name, 0);
+  if (fresh) entry->second = next_name(box, kernel.name != nullptr ? kernel.name : "(no name)");
+  record->name = entry->second;
+}
+
+template <class Activity>
+void note_copy(Inbox& box, const Activity& copy, std::size_t place) {
+  KernelRecord* const record = note_times(box, copy);
+  if (record == nullptr) return;
+  std::int32_t& name = box.copy_names[std::min(place, kFillPlace)];
+  if (name < 0) name = next_name(box, place == kFillPlace ? kFillName : copy_name(static_cast<int>(place)));
+  record->name = name;
+  record->copy = true;
+  record->copied_bytes = copy.bytes;
+}
+
+void note(Inbox& box, const CUpti_Activity& activity) {
+  switch (activity.kind) {
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+      note(box, reinterpret_cast<const KernelActivity&>(activity));
+      break;
+    case CUPTI_ACTIVITY_KIND_MEMCPY: {
+      const auto& copy = reinterpret_cast<const CopyActivity&>(activity);
+      note_copy(box, copy, copy.copyKind);
+      break;
+    }
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+      note_copy(box, reinterpret_cast<const FillActivity&>(activity), kFillPlace);
+      break;
+    default:  // nothing else was asked for
+      break;
+  }
+}
+
+// Zeros, touched so that the memory is there. Null when there is none.
+std::uint8_t* fresh_buffer() {
+  auto* const buffer = static_cast<std::uint8_t*>(std::aligned_alloc(kBufferAlignment, kBufferBytes));
+  if (buffer != nullptr) std::fill_n(buffer, kBufferBytes, std::uint8_t{0});
+  return buffer;
+}
+
+void keep_buffer(std::uint8_t* buffer) {
+  Inbox& box = inbox();
+  const std::lock_guard lock(box.buffer_mutex);
+  box.buffers.push_back(buffer);
 }
 
 void CUPTIAPI request_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
-  *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(kBufferAlignment, kBufferBytes));
+  Inbox& box = inbox();
+  *buffer = nullptr;
+  {
+    const std::lock_guard lock(box.buffer_mutex);
+    if (!box.buffers.empty()) {
+      *buffer = box.buffers.back();
+      box.buffers.pop_back();
+    }
+  }
+  if (*buffer == nullptr) *buffer = fresh_buffer();
   *size = *buffer != nullptr ? kBufferBytes : 0;  // without a buffer CUPTI drops records and counts them
   *most_records = 0;                              // as many as fit
 }
@@ -100,12 +199,11 @@ void CUPTIAPI buffer_completed(CUcontext context, std::uint32_t stream, std::uin
   Inbox& box = inbox();
   const std::lock_guard lock(box.mutex);
   CUpti_Activity* record = nullptr;
-  while (valid > 0 && box.library.next_record(buffer, valid, &record) == CUPTI_SUCCESS)
-    if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || record->kind == CUPTI_ACTIVITY_KIND_KERNEL)
-      note(box, *reinterpret_cast<const KernelActivity*>(record));
+  while (valid > 0 && box.library.next_record(buffer, valid, &record) == CUPTI_SUCCESS) note(box, *record);
   std::size_t dropped = 0;
   if (box.library.dropped_records(context, stream, &dropped) == CUPTI_SUCCESS) box.records.dropped += dropped;
-  std::free(buffer);
+  std::fill_n(buffer, kBufferBytes, std::uint8_t{0});
+  keep_buffer(buffer);
 }
 
 // The default clock of the records can step; with this one they share the rounds' clock.
@@ -138,6 +236,7 @@ Library open_library() {
   resolve(handle, "cuptiGetResultString", library.get_result_string);
   resolve(handle, "cuptiActivityRegisterTimestampCallback", library.register_timestamp);
   resolve(handle, "cuptiActivityRegisterCallbacks", library.register_callbacks);
+  resolve(handle, "cuptiActivitySetAttribute", library.set_attribute);
   resolve(handle, "cuptiActivityEnable", library.enable);
   resolve(handle, "cuptiActivityFlushAll", library.flush_all);
   resolve(handle, "cuptiActivityGetNextRecord", library.next_record);
@@ -174,9 +273,15 @@ class CuptiCollector final : public KernelCollector {
   void start() override {
     const Library& library = inbox().library;
     if (!started_) {
+      for (int i = 0; i < kFirstBuffers; ++i)
+        if (std::uint8_t* const buffer = fresh_buffer(); buffer != nullptr) keep_buffer(buffer);
+      std::uint8_t zeroed = 1;
+      std::size_t size = sizeof(zeroed);
+      check(library, library.set_attribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size, &zeroed),
+            "cuptiActivitySetAttribute");
       check(library, library.register_timestamp(&steady_now), "cuptiActivityRegisterTimestampCallback");
       check(library, library.register_callbacks(&request_buffer, &buffer_completed), "cuptiActivityRegisterCallbacks");
-      check(library, library.enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
+      for (const CUpti_ActivityKind kind : kKinds) check(library, library.enable(kind), "cuptiActivityEnable");
       started_ = true;
     }
     (void)take();  // what came before is not asked for
@@ -191,9 +296,13 @@ class CuptiCollector final : public KernelCollector {
     {
       const std::lock_guard lock(box.mutex);
       records = std::exchange(box.records, {});
-      box.name_indices.clear();
+      box.kernel_names.clear();
+      box.copy_names = no_copy_names();
     }
-    for (std::string& name : records.names) name = short_kernel_name(name);
+    std::vector<bool> copies(records.names.size());
+    for (const KernelRecord& record : records.records) copies[static_cast<std::size_t>(record.name)] = record.copy;
+    for (std::size_t i = 0; i < records.names.size(); ++i)
+      if (!copies[i]) records.names[i] = short_kernel_name(records.names[i]);
     return records;
   }
 

@@ -1,4 +1,4 @@
-// Kernel records from CUPTI's activity interface, through CUDA graphs too.
+// Records of kernels, copies and fills from CUPTI's activity interface, through CUDA graphs too.
 #pragma once
 
 #include <filesystem>

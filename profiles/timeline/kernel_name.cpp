@@ -1,6 +1,7 @@
 #include "profiles/timeline/kernel_name.h"
 
 #include <cxxabi.h>
+#include <fmt/format.h>
 
 #include <cctype>
 #include <cstdlib>
@@ -129,6 +130,23 @@ std::string short_kernel_name(const std::string& name) {
   const std::size_t end = parameters_begin(signature);
   if (end == std::string::npos) return name;
   return without_namespaces(with_plain_numbers(without_return_type(signature.substr(0, end))));
+}
+
+std::string copy_name(int copy_kind) {
+  switch (copy_kind) {  // CUpti_ActivityMemcpyKind
+    case 1:
+      return "[memcpy HtoD]";
+    case 2:
+      return "[memcpy DtoH]";
+    case 8:
+      return "[memcpy DtoD]";
+    case 9:
+      return "[memcpy HtoH]";
+    case 10:
+      return "[memcpy PtoP]";
+    default:
+      return fmt::format("[memcpy kind {}]", copy_kind);
+  }
 }
 
 }  // namespace tare::profiles

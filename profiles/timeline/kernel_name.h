@@ -11,4 +11,9 @@ namespace tare::profiles {
 // neither stays as it is.
 [[nodiscard]] std::string short_kernel_name(const std::string& name);
 
+// What copies are called: "[memcpy HtoD]" of CUPTI's copy kind (which Nsight Systems stores too), and memory that is
+// filled.
+[[nodiscard]] std::string copy_name(int copy_kind);
+constexpr const char* kFillName = "[memset]";
+
 }  // namespace tare::profiles

@@ -1,4 +1,4 @@
-// Kernel executions, or ops of the CPU, as a collector recorded them.
+// Kernel executions and copies, or ops of the CPU, as a collector recorded them.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,8 @@ struct KernelRecord {
   std::uint64_t graph_node = 0;  // 0: not launched by a graph
   std::int64_t start_ns = 0;     // of the steady clock
   std::int64_t end_ns = 0;
+  bool copy = false;               // "[memcpy HtoD]", "[memset]": not one of the kernels that a backend declares
+  std::uint64_t copied_bytes = 0;  // of a copy
 };
 
 // What is known of a record beside its times.
@@ -25,7 +27,7 @@ struct RecordLabel {
 };
 
 struct KernelRecords {
-  std::vector<std::string> names;  // shortened (kernel_name.h)
+  std::vector<std::string> names;  // shortened (kernel_name.h); of copies as copy_name has them
   std::vector<KernelRecord> records;
   std::uint64_t dropped = 0;  // that the collector lost
   std::uint64_t invalid = 0;  // without times, or with an end before the start; not among the records

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -28,6 +29,30 @@ struct Sum {
 // record: imported files have millions of those.
 std::uint64_t key_of(std::int32_t name, std::size_t launch) {
   return static_cast<std::uint64_t>(launch) << kNameBits | static_cast<std::uint32_t>(name);
+}
+
+std::vector<std::int32_t> kernel_names(const std::vector<KernelRecord>& round) {
+  std::vector<std::int32_t> names;
+  for (const KernelRecord& record : round)
+    if (!record.copy) names.push_back(record.name);
+  return names;
+}
+
+std::string launch_mismatch(const std::vector<std::vector<KernelRecord>>& rounds,
+                            std::span<const engine::LaunchRecord> declared) {
+  if (declared.empty()) return "the backend declares no launches";
+  std::vector<std::int32_t> first;
+  for (std::size_t r = 0; r < rounds.size(); ++r) {
+    const std::vector<std::int32_t> names = kernel_names(rounds[r]);
+    if (names.size() != declared.size())
+      return fmt::format("the backend declares {} launches a round, round {} has {} kernels", declared.size(), r,
+                         names.size());
+    if (r == 0) first = names;
+    const auto other = std::mismatch(names.begin(), names.end(), first.begin()).first;
+    if (other != names.end())
+      return fmt::format("kernel {} of round {} is not that of round 0", std::distance(names.begin(), other), r);
+  }
+  return {};
 }
 
 }  // namespace
@@ -76,18 +101,28 @@ RoundTable make_round_table(const std::vector<std::vector<KernelRecord>>& rounds
   return table;
 }
 
-std::string launch_mismatch(const std::vector<std::vector<KernelRecord>>& rounds,
-                            std::span<const engine::LaunchRecord> launches) {
-  if (launches.empty()) return "the backend declares no launches";
+MatchedLaunches match_launches(const std::vector<std::vector<KernelRecord>>& rounds,
+                               std::vector<engine::LaunchRecord> declared,
+                               const std::function<std::int64_t(std::size_t)>& context_of) {
+  MatchedLaunches result;
+  result.unmatched = launch_mismatch(rounds, declared);
+  if (result.unmatched.empty()) result.launches = std::move(declared);
+  const std::size_t none = result.launches.size();
+  result.launches.emplace_back();
   for (std::size_t r = 0; r < rounds.size(); ++r) {
-    if (rounds[r].size() != launches.size())
-      return fmt::format("the backend declares {} launches a round, round {} has {} kernels", launches.size(), r,
-                         rounds[r].size());
-    for (std::size_t i = 0; i < launches.size(); ++i)
-      if (rounds[r][i].name != rounds.front()[i].name)
-        return fmt::format("kernel {} of round {} is not that of round 0", i, r);
+    const std::int64_t context = context_of(r);
+    std::vector<RecordLabel>& labels = result.labels.emplace_back();
+    std::size_t kernel = 0;
+    for (const KernelRecord& record : rounds[r]) {
+      if (record.copy) {
+        labels.push_back({none, record.copied_bytes});
+      } else {
+        const std::size_t launch = std::min(kernel++, none);
+        labels.push_back({launch, result.launches[launch].bytes_at(context)});
+      }
+    }
   }
-  return {};
+  return result;
 }
 
 }  // namespace tare::profiles

@@ -12,7 +12,7 @@
 
 namespace tare::profiles {
 
-// Launches of one kind: the same kernel on the same part of every layer.
+// Launches of one kind: the same kernel on the same part of every layer; or copies of one kind.
 struct KernelRow {
   std::string kernel;         // shortened name, from the record
   std::string launch;         // as the backend declares it; empty when launches could not be matched
@@ -27,7 +27,7 @@ struct KernelRow {
 struct RoundTable {
   double span_us = 0;  // first kernel's start to last kernel's end
   double idle_us = 0;  // no kernel runs, within the span
-  double kernels = 0;  // a round
+  double kernels = 0;  // a round, copies among them
   std::uint64_t records = 0;
   std::vector<KernelRow> rows;  // most time first
 };
@@ -38,8 +38,17 @@ struct RoundTable {
                                           std::span<const engine::LaunchRecord> launches,
                                           const std::function<RecordLabel(std::size_t, std::size_t)>& label_of);
 
-// Why the records of rounds cannot be matched to the launches that a backend declares for each, in order; or nothing.
-[[nodiscard]] std::string launch_mismatch(const std::vector<std::vector<KernelRecord>>& rounds,
-                                          std::span<const engine::LaunchRecord> launches);
+// What records that carry no labels of their own are: kernel k of a round is launch k as the backend declares it, a
+// copy is none of those and has its own bytes.
+struct MatchedLaunches {
+  std::string unmatched;                         // why kernels carry no declared launch; empty when they do
+  std::vector<engine::LaunchRecord> launches;    // the declared ones, when they match; then one without words
+  std::vector<std::vector<RecordLabel>> labels;  // of every record of every round
+};
+
+// `context_of(round)`: tokens that the caches held at a round's end, for what a launch reads of them.
+[[nodiscard]] MatchedLaunches match_launches(const std::vector<std::vector<KernelRecord>>& rounds,
+                                             std::vector<engine::LaunchRecord> declared,
+                                             const std::function<std::int64_t(std::size_t)>& context_of);
 
 }  // namespace tare::profiles

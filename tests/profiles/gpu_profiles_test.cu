@@ -3,16 +3,21 @@
 
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "engine/backends/make_backend.h"
+#include "engine/cuda/device/launch.cuh"
+#include "engine/cuda/device/ptx.cuh"
 #include "profiles/format_savings.h"
 #include "profiles/gpu_read_rate.h"
 #include "profiles/round_profile.h"
 #include "profiles/timeline/cupti_collector.h"
+#include "profiles/timeline/round_table.h"
 #include "profiles/timeline/timeline.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/source_folder.h"
@@ -67,12 +72,10 @@ __global__ void spin(long long ns) {
 
 class Graph {
  public:
-  Graph(cudaStream_t stream, int kernels) {
+  template <class Enqueue>
+  Graph(cudaStream_t stream, const Enqueue& enqueue) {
     check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    for (int i = 0; i < kernels; ++i) {
-      if (i % 2 == 0) spin<0><<<1, 32, 0, stream>>>(20'000);
-      if (i % 2 == 1) spin<1><<<1, 32, 0, stream>>>(60'000);
-    }
+    enqueue();
     cudaGraph_t graph = nullptr;
     check_cuda(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     check_cuda(cudaGraphInstantiate(&executable_, graph, 0), "cudaGraphInstantiate");
@@ -86,6 +89,16 @@ class Graph {
  private:
   cudaGraphExec_t executable_ = nullptr;
 };
+
+// Kernels of 20 and 60 us in turns.
+Graph spin_graph(cudaStream_t stream, int kernels) {
+  return Graph(stream, [&] {
+    for (int i = 0; i < kernels; ++i) {
+      if (i % 2 == 0) spin<0><<<1, 32, 0, stream>>>(20'000);
+      if (i % 2 == 1) spin<1><<<1, 32, 0, stream>>>(60'000);
+    }
+  });
+}
 
 std::int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -141,7 +154,7 @@ class Profile : public engine::test::HopperTest {};
 TEST_F(Collector, SeesEveryKernelOfGraphsMadeBeforeAndAfterIt) {
   cudaStream_t stream = nullptr;
   check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  const Graph before(stream, 5);
+  const Graph before = spin_graph(stream, 5);
   before.launch(stream);
   check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 
@@ -161,10 +174,148 @@ TEST_F(Collector, SeesEveryKernelOfGraphsMadeBeforeAndAfterIt) {
     EXPECT_GT(record.start_ns, begin - kClockSlack);
     EXPECT_LT(record.end_ns, end + kClockSlack);
   }
-  const Graph after(stream, 4);
+  const Graph after = spin_graph(stream, 4);
   for (int round = 0; round < kRounds; ++round) after.launch(stream);
   expect_rounds(collector->take(), kRounds, 4, "graph made after");
   EXPECT_TRUE(collector->take().records.empty());
+  check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
+// Copies and fills, in graphs and out of them, are records like kernels.
+TEST_F(Collector, SeesCopiesAndFillsInGraphsAndOutOfThem) {
+  std::string why;
+  KernelCollector* const collector = shared_collector(why);
+  if (collector == nullptr) GTEST_SKIP() << why;
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  constexpr std::size_t kUp = 3 * kMib;
+  constexpr std::size_t kDown = 2 * kMib;
+  constexpr std::size_t kFill = kMib;
+  const engine::DeviceBuffer device(kUp, "a test's copies");
+  void* host = nullptr;
+  check_cuda(cudaHostAlloc(&host, kUp, cudaHostAllocDefault), "cudaHostAlloc");
+  const auto enqueue = [&] {
+    check_cuda(cudaMemcpyAsync(device.data(), host, kUp, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+    spin<0><<<1, 32, 0, stream>>>(20'000);
+    check_cuda(cudaMemsetAsync(device.data(), 1, kFill, stream), "cudaMemsetAsync");
+    check_cuda(cudaMemcpyAsync(host, device.data(), kDown, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+  };
+  collector->start();
+  const Graph graph(stream, enqueue);
+  constexpr int kRounds = 10;
+  for (const bool in_graph : {false, true}) {
+    for (int round = 0; round < kRounds; ++round) {
+      if (in_graph) {
+        graph.launch(stream);
+      } else {
+        enqueue();
+      }
+    }
+    const KernelRecords records = collector->take();
+    const std::vector<std::vector<KernelRecord>> rounds = split_rounds(records, kRounds);
+    const MatchedLaunches matched =
+        match_launches(rounds, {{"spin", "a part", 0, 0}}, [](std::size_t) { return std::int64_t{0}; });
+    EXPECT_EQ(matched.unmatched, "") << in_graph;
+    for (const std::vector<KernelRecord>& round : rounds) {
+      ASSERT_EQ(round.size(), 4U) << in_graph;
+      const auto name = [&](std::size_t i) { return records.names[static_cast<std::size_t>(round[i].name)]; };
+      EXPECT_EQ(name(0), "[memcpy HtoD]");
+      EXPECT_EQ(round[0].copied_bytes, kUp);
+      EXPECT_EQ(name(1), "spin<0>");
+      EXPECT_FALSE(round[1].copy);
+      EXPECT_EQ(name(2), "[memset]");
+      EXPECT_EQ(round[2].copied_bytes, kFill);
+      EXPECT_EQ(name(3), "[memcpy DtoH]");
+      EXPECT_EQ(round[3].copied_bytes, kDown);
+      for (const KernelRecord& record : round) EXPECT_EQ(record.graph_node != 0, in_graph);
+    }
+  }
+  check_cuda(cudaFreeHost(host), "cudaFreeHost");
+  check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
+// A kernel of a round under programmatic launch: it starts early, waits, and computes for so many ns.
+template <int kKind>
+__global__ void compute(long long ns) {
+  engine::ptx::launch_dependents();
+  engine::ptx::wait_for_preceding_grid();
+  long long start = 0;
+  long long now = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  while (now - start < ns);
+}
+
+// 20 us more inside one of five kernels are that kernel's, though its successor waits as much longer.
+TEST_F(Profile, NamesTheKernelThatIsSlowerInside) {
+  std::string why;
+  KernelCollector* const collector = shared_collector(why);
+  if (collector == nullptr) GTEST_SKIP() << why;
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  constexpr int kRounds = 20;
+  const auto table_of = [&](long long handicap_ns) {
+    const Graph graph(stream, [&] {
+      const engine::CudaLaunch launch{.stream = stream, .programmatic = true};
+      engine::launch_kernel("a", compute<0>, {.threads = 32}, launch, 30'000LL);
+      engine::launch_kernel("b", compute<1>, {.threads = 32}, launch, 10'000LL);
+      engine::launch_kernel("c", compute<2>, {.threads = 32}, launch, 40'000LL + handicap_ns);
+      engine::launch_kernel("d", compute<3>, {.threads = 32}, launch, 10'000LL);
+      engine::launch_kernel("e", compute<4>, {.threads = 32}, launch, 30'000LL);
+    });
+    collector->start();
+    for (int round = 0; round < kRounds; ++round) {
+      graph.launch(stream);
+      check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    }
+    const KernelRecords records = collector->take();
+    const RoundTable table =
+        make_round_table(split_rounds(records, kRounds), records.names, std::vector<engine::LaunchRecord>(1),
+                         [](std::size_t, std::size_t) { return RecordLabel{}; });
+    std::map<std::string, KernelRow> rows;
+    for (const KernelRow& row : table.rows) rows[row.kernel] = row;
+    return rows;
+  };
+  auto plain = table_of(0);
+  auto slower = table_of(20'000);
+  for (const char* name : {"compute<0>", "compute<1>", "compute<2>", "compute<3>", "compute<4>"}) {
+    const double more_us = slower[name].us - plain[name].us;
+    std::printf("%s: %.2f -> %.2f us, durations %.2f -> %.2f us\n", name, plain[name].us, slower[name].us,
+                plain[name].duration_us, slower[name].duration_us);
+    EXPECT_NEAR(more_us, std::string_view(name) == "compute<2>" ? 20.0 : 0.0, 1.0) << name;
+  }
+  EXPECT_GT(slower["compute<3>"].duration_us - plain["compute<3>"].duration_us, 15.0)
+      << "its duration alone would accuse the successor too";
+  check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
+// One thread that ends at once: as many records a second as a GPU can make.
+__global__ void nothing() {}
+
+// Of more kernels than any profile of ours has, every one gives a record with times.
+TEST_F(Collector, LosesNoRecordOfAMillionKernels) {
+  std::string why;
+  KernelCollector* const collector = shared_collector(why);
+  if (collector == nullptr) GTEST_SKIP() << why;
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  constexpr int kKernels = 512;
+  constexpr int kLaunches = 2000;
+  const Graph graph(stream, [&] {
+    for (int i = 0; i < kKernels; ++i) nothing<<<1, 32, 0, stream>>>();
+  });
+  collector->start();
+  for (int i = 0; i < kLaunches; ++i) graph.launch(stream);
+  const KernelRecords records = collector->take();
+  std::printf("%d kernels: %zu records, %llu dropped, %llu invalid\n", kKernels * kLaunches, records.records.size(),
+              static_cast<unsigned long long>(records.dropped), static_cast<unsigned long long>(records.invalid));
+  EXPECT_EQ(records.records.size(), static_cast<std::size_t>(kKernels) * kLaunches);
+  EXPECT_EQ(records.dropped, 0U);
+  EXPECT_EQ(records.invalid, 0U);
+  std::map<std::uint64_t, int> of_node;
+  for (const KernelRecord& record : records.records) ++of_node[record.graph_node];
+  EXPECT_EQ(of_node.size(), static_cast<std::size_t>(kKernels));
+  for (const auto& [node, count] : of_node) EXPECT_EQ(count, kLaunches) << node;
   check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
 
@@ -179,8 +330,10 @@ TEST_F(Profile, OfTheEmbeddedModelMatchesItsLaunchesAndAddsUp) {
   options.weights.format = engine::WeightFormat::kQ4;
   const auto backend = engine::make_backend(*checkpoint, options);
   for (const std::int64_t width : {1, 16}) {
-    const RoundProfile profile =
-        profile_rounds(*backend, {64, width, 20, 1}, [&] { return std::make_unique<Borrowed>(*collector); });
+    const RoundProfile profile = profile_rounds(*backend, {64, width, 20, 1}, [&] {
+      backend->expect_driver_records();  // rounds cut into parts have the same kernels
+      return std::make_unique<Borrowed>(*collector);
+    });
     EXPECT_EQ(profile.unmatched, "") << width;
     EXPECT_EQ(profile.records, static_cast<std::uint64_t>(20 * profile.kernels));
     double us = profile.idle_us;

@@ -62,6 +62,31 @@ TEST(ReplayProfile, SaysWhyKernelsCarryNoLaunch) {
   EXPECT_THAT(make_replay_profile(other, kMarks, declared()).unmatched, HasSubstr("kernel 0 of round 1"));
 }
 
+TEST(ReplayProfile, CopiesHaveRowsAndTheKernelsBesideThemTheirLaunches) {
+  KernelRecords records = kernels();
+  records.names.emplace_back("[memcpy DtoH]");
+  const auto copy = [](std::int64_t start_ns, std::int64_t end_ns, std::uint64_t bytes) {
+    KernelRecord record{2, 0, 0, start_ns, end_ns};
+    record.copy = true;
+    record.copied_bytes = bytes;
+    return record;
+  };
+  // One between the kernels of a round, one after them.
+  records.records.insert(records.records.begin() + 2, copy(250, 258, 4000));
+  records.records.push_back(copy(492, 497, 6000));
+  const ReplayProfile profile = make_replay_profile(records, kMarks, declared());
+  EXPECT_EQ(profile.unmatched, "");
+  ASSERT_EQ(profile.rows.size(), 3U);
+  EXPECT_EQ(profile.rows[1].launch, "norm") << "the kernel after the copy is the second launch";
+  EXPECT_EQ(profile.rows[2].kernel, "[memcpy DtoH]");
+  EXPECT_EQ(profile.rows[2].launch, "");
+  EXPECT_DOUBLE_EQ(profile.rows[2].calls, 1);
+  EXPECT_DOUBLE_EQ(profile.rows[2].us, 1e-3 * (8 + 5) / 2);
+  EXPECT_DOUBLE_EQ(profile.rows[2].declared_bytes, (4000 + 6000) / 2.0);
+  records.records[2].copy = false;
+  EXPECT_THAT(make_replay_profile(records, kMarks, declared()).unmatched, HasSubstr("round 0 has 3 kernels"));
+}
+
 TEST(ReplayProfile, RefusesWhatIsNotWhole) {
   KernelRecords lost = kernels();
   lost.dropped = 3;
