@@ -83,8 +83,8 @@ float exponentiate(float* scores, std::int64_t count) {
   return total;
 }
 
-// kVectors vectors of channels of kQueries queries at once, two sums by position mod 2.
-template <int kQueries, int kVectors, class Stored>
+// kVectors vectors of channels of kQueries queries at once, two sums by position mod 2. kTail: rows of `tail` follow.
+template <int kQueries, int kVectors, bool kTail, class Stored>
 HWY_INLINE void weighted_channels(const float* const* weights, const Stored* values, std::int64_t stride,
                                   std::int64_t count, const ValueTail<Stored>& tail, const float* factors,
                                   float* const* out, std::int64_t channel) {
@@ -92,10 +92,9 @@ HWY_INLINE void weighted_channels(const float* const* weights, const Stored* val
   for (auto& parity : sums)
     for (auto& row : parity)
       for (VectorF32& sum : row) sum = hn::Zero(kF32);
-  constexpr std::integral_constant<int, 0> kEven{};
-  constexpr std::integral_constant<int, 1> kOdd{};
-  const auto add_row = [&](const Stored* row, std::int64_t j, auto parity) HWY_ATTR {
+  const auto add_position = [&](std::int64_t j, auto parity) HWY_ATTR {
     constexpr int kParity = parity;
+    const Stored* row = kTail && j >= count ? tail.values + tail.rows[j - count] * stride : values + j * stride;
     VectorF32 value[kVectors];
     for (int v = 0; v < kVectors; ++v) value[v] = load_stored(row + channel + v * kLanes);
     for (int q = 0; q < kQueries; ++q) {
@@ -103,32 +102,20 @@ HWY_INLINE void weighted_channels(const float* const* weights, const Stored* val
       for (int v = 0; v < kVectors; ++v) sums[kParity][q][v] = hn::MulAdd(weight, value[v], sums[kParity][q][v]);
     }
   };
+  const std::int64_t total = kTail ? count + tail.count : count;
   std::int64_t j = 0;
-  for (; j + 2 <= count; j += 2) {
-    add_row(values + j * stride, j, kEven);
-    add_row(values + (j + 1) * stride, j + 1, kOdd);
+  for (; j + 2 <= total; j += 2) {
+    add_position(j, std::integral_constant<int, 0>{});
+    add_position(j + 1, std::integral_constant<int, 1>{});
   }
-  if (j < count) add_row(values + j * stride, j, kEven);
-  if (tail.count > 0) {
-    const auto tail_row = [&](std::int64_t i) HWY_ATTR { return tail.values + tail.rows[i] * stride; };
-    std::int64_t i = 0;
-    if (count % 2 == 1) {
-      add_row(tail_row(0), count, kOdd);
-      i = 1;
-    }
-    for (; i + 2 <= tail.count; i += 2) {
-      add_row(tail_row(i), count + i, kEven);
-      add_row(tail_row(i + 1), count + i + 1, kOdd);
-    }
-    if (i < tail.count) add_row(tail_row(i), count + i, kEven);
-  }
+  if (j < total) add_position(j, std::integral_constant<int, 0>{});
   for (int q = 0; q < kQueries; ++q)
     for (int v = 0; v < kVectors; ++v)
       hn::StoreU(hn::Mul(hn::Add(sums[0][q][v], sums[1][q][v]), hn::Set(kF32, factors[q])), kF32,
                  out[q] + channel + v * kLanes);
 }
 
-template <int kQueries, class Stored>
+template <int kQueries, bool kTail, class Stored>
 void weighted_values_of(const float* const* weights, const Stored* values, std::int64_t head_dim, std::int64_t count,
                         const ValueTail<Stored>& tail, const float* factors, float* const* out) {
   // 2 * kQueries * kVectors sums in registers
@@ -137,23 +124,34 @@ void weighted_values_of(const float* const* weights, const Stored* values, std::
   const std::int64_t stride = round_up(head_dim, kValueChannelPadding);
   std::int64_t channel = 0;
   for (; channel + kVectors * kLanes <= stride; channel += kVectors * kLanes)
-    weighted_channels<kQueries, kVectors>(weights, values, stride, count, tail, factors, out, channel);
+    weighted_channels<kQueries, kVectors, kTail>(weights, values, stride, count, tail, factors, out, channel);
   for (; channel < stride; channel += kLanes)
-    weighted_channels<kQueries, 1>(weights, values, stride, count, tail, factors, out, channel);
+    weighted_channels<kQueries, 1, kTail>(weights, values, stride, count, tail, factors, out, channel);
+}
+
+template <bool kTail, class Stored>
+void weighted_values_with(const float* const* weights, std::int64_t query_count, const Stored* values,
+                          std::int64_t head_dim, std::int64_t count, const ValueTail<Stored>& tail,
+                          const float* factors, float* const* out) {
+  switch (query_count) {
+    case 4:
+      return weighted_values_of<4, kTail>(weights, values, head_dim, count, tail, factors, out);
+    case 3:
+      return weighted_values_of<3, kTail>(weights, values, head_dim, count, tail, factors, out);
+    case 2:
+      return weighted_values_of<2, kTail>(weights, values, head_dim, count, tail, factors, out);
+    default:
+      return weighted_values_of<1, kTail>(weights, values, head_dim, count, tail, factors, out);
+  }
 }
 
 template <class Stored>
 void weighted_values(const float* const* weights, std::int64_t query_count, const Stored* values, std::int64_t head_dim,
                      std::int64_t count, const ValueTail<Stored>& tail, const float* factors, float* const* out) {
-  switch (query_count) {
-    case 4:
-      return weighted_values_of<4>(weights, values, head_dim, count, tail, factors, out);
-    case 3:
-      return weighted_values_of<3>(weights, values, head_dim, count, tail, factors, out);
-    case 2:
-      return weighted_values_of<2>(weights, values, head_dim, count, tail, factors, out);
-    default:
-      return weighted_values_of<1>(weights, values, head_dim, count, tail, factors, out);
+  if (tail.count == 0) {
+    weighted_values_with<false>(weights, query_count, values, head_dim, count, tail, factors, out);
+  } else {
+    weighted_values_with<true>(weights, query_count, values, head_dim, count, tail, factors, out);
   }
 }
 
