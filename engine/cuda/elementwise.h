@@ -6,6 +6,7 @@
 #include "engine/cuda/device/round_control.h"
 #include "engine/cuda/product/operand.h"
 #include "engine/cuda/product/product.h"
+#include "engine/cuda/taps.h"
 
 namespace tare::engine {
 
@@ -43,6 +44,7 @@ struct NormArguments {
   const float* gain = nullptr;
   Operand out;
   float* normed = nullptr;
+  TapRows tap;  // x as it then is, too; only with an increment
 };
 void launch_residual_norm(const NormArguments& arguments, const CudaLaunch& launch);
 

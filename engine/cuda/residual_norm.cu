@@ -2,6 +2,7 @@
 // blocks serves two tokens, each block a slice of the columns, and the sums of squares cross the cluster. Plain rows
 // have one block a token.
 #include <cooperative_groups.h>
+#include <cuda_bf16.h>
 
 #include "base/error.h"
 #include "engine/cuda/device/launch.cuh"
@@ -33,6 +34,17 @@ __device__ __forceinline__ void store_pair(float* x, float2 pair) {
   *reinterpret_cast<float2*>(x) = pair;
 }
 
+// A pair of numbers of x to where a drafter reads it.
+__device__ __forceinline__ void store_tap(const TapRows& tap, int token, int column, float2 pair) {
+  if (tap.data == nullptr) return;
+  const std::int64_t place = token * tap.stride + column;
+  if (tap.bf16) {
+    reinterpret_cast<__nv_bfloat162*>(tap.data)[place / 2] = __float22bfloat162_rn(pair);
+  } else {
+    store_pair(reinterpret_cast<float*>(tap.data) + place, pair);
+  }
+}
+
 // Two tokens' rows of x with the increment added, columns `column` and column + 1; written back.
 struct TwoTokens {
   float2 first{0.0F, 0.0F};
@@ -51,9 +63,11 @@ __device__ __forceinline__ TwoTokens add_increment(const NormArguments& argument
   const float4 more = product_quad<kPlaneBatch>(arguments.increment, plane_count, column, pair);
   two.first.x += more.x, two.first.y += more.z;
   store_pair(row, two.first);
+  store_tap(arguments.tap, 2 * pair, column, two.first);
   if (has_second) {
     two.second.x += more.y, two.second.y += more.w;
     store_pair(row + arguments.hidden, two.second);
+    store_tap(arguments.tap, 2 * pair + 1, column, two.second);
   }
   return two;
 }
@@ -178,6 +192,7 @@ __global__ void __launch_bounds__(kRowThreads) norm_rows_kernel(const __grid_con
       value.x += product_value(arguments.increment, column, token);
       value.y += product_value(arguments.increment, column + 1, token);
       store_pair(row + column, value);
+      store_tap(arguments.tap, token, column, value);
     }
     squares += value.x * value.x + value.y * value.y;
   }

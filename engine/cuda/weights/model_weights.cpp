@@ -5,17 +5,12 @@
 #include <cmath>
 
 #include "engine/cuda/weights/encode_tiles.h"
+#include "engine/cuda/weights/load_projection.h"
 #include "engine/cuda/weights/model_weights_plan.h"
 #include "engine/cuda/weights/model_weights_stage.h"
 
 namespace tare::engine {
 namespace {
-
-DeviceBuffer upload(const std::vector<float>& values, const std::string& name) {
-  DeviceBuffer result(values.size() * sizeof(float), name.c_str());
-  copy_to_device(result, std::span<const float>(values));
-  return result;
-}
 
 class Loader {
  public:
@@ -40,17 +35,7 @@ class Loader {
   WeightPlan plan_;
   WeightStage stage_;
 
-  CudaProjection projection(const StackedMatrix& matrix) {
-    CudaProjection result;
-    result.names = matrix.names();
-    result.memory = DeviceBuffer(static_cast<std::size_t>(tile_bytes(matrix.format, matrix.rows(), matrix.columns)),
-                                 result.names.front().c_str());
-    result.matrix = {matrix.format, matrix.rows(), matrix.columns, result.memory.data()};
-    stage_.stage(matrix, [&](const StagedRows& rows, std::uint64_t* fault, const CudaLaunch& launch) {
-      launch_encode_tiles(matrix.format, rows, result.memory.data(), fault, launch);
-    });
-    return result;
-  }
+  CudaProjection projection(const StackedMatrix& matrix) { return load_projection(stage_, matrix); }
 
   DeviceBuffer plain(const StackedMatrix& matrix) {
     DeviceBuffer result(static_cast<std::size_t>(matrix.rows() * matrix.columns) * sizeof(std::uint16_t),
@@ -69,7 +54,7 @@ class Loader {
   DeviceBuffer zero_centred_gain(const std::string& name, std::int64_t size) const {
     std::vector<float> gain = floats(name, {size});
     for (float& value : gain) value += 1.0F;
-    return upload(gain, name);
+    return upload_floats(gain, name);
   }
 
   CudaGdnLayerWeights load_gdn(std::int64_t layer) {
@@ -79,12 +64,13 @@ class Loader {
     weights.gates = plain(plan_.gdn_gates(layer));
     weights.out = projection(plan_.gdn_output(layer));
     const std::string taps = prefix + "conv1d.weight";
-    weights.convolution = upload(floats(taps, {config_.conv_channels(), 1, config_.conv_kernel}), taps);
+    weights.convolution = upload_floats(floats(taps, {config_.conv_channels(), 1, config_.conv_kernel}), taps);
     std::vector<float> decay = floats(prefix + "A_log", {config_.linear_value_heads});
     for (float& value : decay) value = static_cast<float>(std::exp(static_cast<double>(value)));
-    weights.decay_rate = upload(decay, prefix + "A_log");
-    weights.dt_bias = upload(floats(prefix + "dt_bias", {config_.linear_value_heads}), prefix + "dt_bias");
-    weights.norm = upload(floats(prefix + "norm.weight", {config_.linear_value_head_dim}), prefix + "norm.weight");
+    weights.decay_rate = upload_floats(decay, prefix + "A_log");
+    weights.dt_bias = upload_floats(floats(prefix + "dt_bias", {config_.linear_value_heads}), prefix + "dt_bias");
+    weights.norm =
+        upload_floats(floats(prefix + "norm.weight", {config_.linear_value_head_dim}), prefix + "norm.weight");
     return weights;
   }
 

@@ -104,26 +104,29 @@ StackedMatrix WeightPlan::head() const {
           options_.format_of(TensorClass::kHead, config_.layer_count())};
 }
 
-std::uint64_t WeightPlan::staging_bytes() const {
+std::uint64_t staging_bytes(std::span<const StackedMatrix> matrices) {
   std::int64_t bytes = 0;
-  const auto widen_to = [&](const StackedMatrix& matrix) {
+  for (const StackedMatrix& matrix : matrices) {
     const std::int64_t row_block = kUnitRows * matrix.columns * static_cast<std::int64_t>(sizeof(float));
     bytes = std::max(bytes, std::min(unit_row_blocks(matrix.rows()) * row_block, std::max(kStagingBytes, row_block)));
-  };
-  widen_to(embedding());
-  widen_to(head());
-  for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
-    if (config_.layers[static_cast<std::size_t>(layer)] == LayerKind::kLinearAttention) {
-      widen_to(gdn_input(layer));
-      widen_to(gdn_output(layer));
-    } else {
-      widen_to(attention_input(layer));
-      widen_to(attention_output(layer));
-    }
-    widen_to(mlp_input(layer));
-    widen_to(mlp_output(layer));
   }
   return static_cast<std::uint64_t>(bytes);
+}
+
+std::uint64_t WeightPlan::staging_bytes() const {
+  std::vector<StackedMatrix> matrices = {embedding(), head()};
+  for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
+    if (config_.layers[static_cast<std::size_t>(layer)] == LayerKind::kLinearAttention) {
+      matrices.push_back(gdn_input(layer));
+      matrices.push_back(gdn_output(layer));
+    } else {
+      matrices.push_back(attention_input(layer));
+      matrices.push_back(attention_output(layer));
+    }
+    matrices.push_back(mlp_input(layer));
+    matrices.push_back(mlp_output(layer));
+  }
+  return engine::staging_bytes(matrices);
 }
 
 std::vector<MemoryPart> plan_cuda_weights(const ModelConfig& config, const EngineOptions& options) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,10 @@ struct StackedMatrix {
   [[nodiscard]] std::vector<std::string> names() const;
 };
 
+// Device memory through which the rows of these matrices pass on their way, as BF16 or FP32: room for a row block of
+// each in FP32, more where a matrix has more, up to a limit.
+[[nodiscard]] std::uint64_t staging_bytes(std::span<const StackedMatrix> matrices);
+
 // Of a model's shape and the formats that the options choose. Embedding and gates are plain BF16 rows, the others
 // tiles.
 class WeightPlan {
@@ -40,9 +45,7 @@ class WeightPlan {
   [[nodiscard]] StackedMatrix mlp_output(std::int64_t layer) const;
   [[nodiscard]] StackedMatrix head() const;  // the embedding again when they are tied
 
-  // Device memory through which rows pass on their way, as BF16 or FP32: room for a row block of every matrix in FP32,
-  // more where a matrix has more, up to a limit.
-  [[nodiscard]] std::uint64_t staging_bytes() const;
+  [[nodiscard]] std::uint64_t staging_bytes() const;  // of all its matrices
 
  private:
   const ModelConfig& config_;

@@ -1,0 +1,540 @@
+#include "engine/cuda/drafter/block_drafter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+#include "engine/backend/rope.h"
+#include "engine/backend/sequence_checks.h"
+#include "engine/cuda/attention/attention_layout.h"
+#include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/elementwise.h"
+
+namespace tare::engine {
+namespace {
+
+constexpr std::array<int, 3> kWidths = {8, 16, 32};
+constexpr std::array<int, 4> kFeatureWidths = {0, 8, 16, 32};
+constexpr std::size_t kOperandKinds = 5;
+// Operands of FP16 panels are numbers times 2^exponent. Features are the residual stream as it is, whose few large
+// channels reach thousands and more: 2^-4 leaves room up to a million. The others as in cuda_forward.cpp.
+constexpr std::array<int, kOperandKinds> kExponents = {-4, 4, 4, 2, 0};
+// Positions of a prefill chunk that are projected at once: few enough for a modest work space, many enough that
+// widening the weights for each is a small part of the work.
+constexpr std::int64_t kPrefillSlice = 1024;
+
+std::size_t position_of_width(int width) {
+  return width == 8 ? 0 : width == 16 ? 1 : 2;
+}
+
+DrafterShape drafter_shape(const BlockDrafterConfig& config) {
+  return {.heads = static_cast<int>(config.heads),
+          .kv_heads = static_cast<int>(config.key_value_heads),
+          .head_dim = static_cast<int>(config.head_dim),
+          .layers = static_cast<int>(config.layer_count()),
+          .eps = config.eps};
+}
+
+CacheFormat cache_format(const EngineOptions& options) {
+  return options.activations.format == ActivationFormat::kFP32 ? CacheFormat::kFP32 : CacheFormat::kBF16;
+}
+
+ProductSettings product_settings(const EngineOptions& options, const CudaDevice& device, std::int64_t blocks_per_sm) {
+  return {.blocks = device.multiprocessors * static_cast<int>(blocks_per_sm),
+          .trigger_pairs = static_cast<int>(options.cuda.trigger)};
+}
+
+// Columns of the kinds of operand.
+std::array<std::int64_t, kOperandKinds> operand_columns(const BlockDrafterConfig& config) {
+  return {config.tap_count() * config.hidden_size, config.hidden_size, config.hidden_size, config.query_channels(),
+          config.intermediate_size};
+}
+
+// Shapes of every product of a draft, the head's last.
+std::vector<WeightMatrix> product_shapes(const BlockDrafterConfig& config, const EngineOptions& options) {
+  const auto shape = [&](std::int64_t rows, std::int64_t columns) {
+    return WeightMatrix{.format = options.weights.format, .rows = rows, .columns = columns};
+  };
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t key_values = 2 * config.key_value_channels();
+  return {shape(hidden, config.tap_count() * hidden),
+          shape(config.layer_count() * key_values, hidden),
+          shape(config.query_channels() + key_values, hidden),
+          shape(hidden, config.query_channels()),
+          shape(2 * config.intermediate_size, hidden),
+          shape(hidden, config.intermediate_size),
+          {.format = options.format_of(TensorClass::kHead, 0), .rows = config.vocab_size, .columns = hidden}};
+}
+
+// Bytes of every buffer.
+struct Sizes {
+  std::size_t round_taps = 0, prefill_taps = 0, cache = 0, rope = 0, x = 0, results = 0, queries = 0, sums = 0,
+              ends = 0, row_operand = 0, chunk_best = 0, chunk_sums = 0;
+  std::size_t panels[kOperandKinds][3] = {};
+
+  [[nodiscard]] std::uint64_t work() const {
+    std::uint64_t total = round_taps + prefill_taps + 3 * x + results + queries + sums + ends + row_operand +
+                          chunk_best + chunk_sums + 2 * rope;
+    for (const auto& kind : panels)
+      for (const std::size_t bytes : kind) total += bytes;
+    return total;
+  }
+};
+
+Sizes sizes_of(const BlockDrafterConfig& config, const EngineOptions& options, std::int64_t capacity,
+               const CudaDevice& device) {
+  const bool exact = options.activations.format == ActivationFormat::kFP32;
+  const auto bytes = [](std::int64_t count, std::int64_t size) { return static_cast<std::size_t>(count * size); };
+  const DrafterShape shape = drafter_shape(config);
+  const auto columns = operand_columns(config);
+  Sizes sizes;
+  sizes.round_taps = bytes(kMostRoundTokens * columns[0], 4);
+  sizes.cache =
+      bytes(config.layer_count() * config.key_value_channels() * capacity, element_bytes(cache_format(options)));
+  sizes.rope = bytes(capacity * config.head_dim / 2, 4);
+  sizes.x = bytes(kMostRoundTokens * config.hidden_size, 4);
+  sizes.chunk_best = bytes(kMostRoundTokens * kMostDraftChunks, 8);
+  sizes.chunk_sums = bytes(kMostRoundTokens * kMostDraftChunks, 4);
+  std::int64_t result_floats = 0;
+  for (const WeightMatrix& matrix : product_shapes(config, options)) {
+    if (exact) result_floats = std::max(result_floats, kMostRoundTokens * matrix.rows);
+    for (const std::int64_t blocks : {options.cuda.blocks_per_sm, options.cuda.out_blocks_per_sm}) {
+      if (exact) break;
+      const ProductSettings settings = product_settings(options, device, blocks);
+      result_floats = std::max(result_floats, product_plane_floats(matrix, settings, kMostRoundTokens));
+    }
+  }
+  if (exact) {
+    sizes.row_operand = bytes(kMostRoundTokens * *std::max_element(columns.begin(), columns.end()), 4);
+  } else {
+    const std::int64_t slice = std::min(kPrefillSlice, options.prefill.chunk);
+    sizes.prefill_taps = bytes(options.prefill.chunk * columns[0], 2);
+    sizes.row_operand = bytes(slice * config.hidden_size, 2);
+    const std::int64_t rows = std::max(config.hidden_size, 2 * config.layer_count() * config.key_value_channels());
+    result_floats = std::max(result_floats, slice * rows);
+    for (std::size_t kind = 0; kind < kOperandKinds; ++kind)
+      for (std::size_t i = 0; i < kWidths.size(); ++i)
+        sizes.panels[kind][i] =
+            static_cast<std::size_t>(operand_bytes(OperandLayout::kFP16Panels, columns[kind], kWidths[i]));
+  }
+  sizes.results = bytes(result_floats, 4);
+  const bool tensor_cores = draft_uses_tensor_cores(shape, cache_format(options));
+  sizes.queries = bytes(kMostRoundTokens * config.query_channels(), 4);
+  for (int block = 1; block <= kMostRoundTokens; ++block) {
+    const std::int64_t rows = static_cast<std::int64_t>(most_draft_parts(shape, block, tensor_cores)) * block;
+    sizes.sums = std::max(sizes.sums, bytes(rows * config.query_channels(), 4));
+    sizes.ends = std::max(sizes.ends, bytes(rows * config.heads, 8));
+  }
+  return sizes;
+}
+
+std::string part_name(std::size_t layer, const char* part) {
+  return fmt::format("drafter.layers.{}.{}", layer, part);
+}
+
+}  // namespace
+
+void CudaBlockDrafter::check(const BlockDrafterConfig& config, const EngineOptions& options) {
+  check_drafter_shape(drafter_shape(config));
+  if (config.intermediate_size % 2 != 0) {
+    throw input_error(
+        "speculate.drafter",
+        fmt::format("an intermediate size of {} is odd; backend cuda needs an even one", config.intermediate_size));
+  }
+  if (options.speculate.candidates > kMostDraftCandidates) {
+    throw input_error("speculate.candidates", fmt::format("backend cuda drafts at most {} candidates a row, not {}",
+                                                          kMostDraftCandidates, options.speculate.candidates));
+  }
+  if (options.speculate.draft_tokens > kMostDraftTokens) {
+    throw input_error("speculate.draft_tokens", fmt::format("backend cuda drafts at most {} tokens ahead, not {}",
+                                                            kMostDraftTokens, options.speculate.draft_tokens));
+  }
+}
+
+std::vector<MemoryPart> CudaBlockDrafter::plan(const BlockDrafterConfig& config, const EngineOptions& options,
+                                               std::int64_t capacity, const CudaDevice& device) {
+  const Sizes sizes = sizes_of(config, options, capacity, device);
+  return {{"drafter", drafter_weight_bytes(config, options)},
+          {"drafter's key-value cache", 2 * sizes.cache},
+          {"drafter's work space", sizes.work()}};
+}
+
+CudaBlockDrafter::CudaBlockDrafter(const BlockDrafterCheckpoint& checkpoint, const EngineOptions& options,
+                                   std::int64_t capacity, const CudaDevice& device, const DrafterTarget& target,
+                                   cudaStream_t stream)
+    : config_(checkpoint.config()),
+      options_(options),
+      capacity_(capacity),
+      device_(device),
+      target_(target),
+      stream_(stream),
+      shape_(drafter_shape(config_)),
+      settings_(product_settings(options, device, options.cuda.blocks_per_sm)),
+      out_settings_(product_settings(options, device, options.cuda.out_blocks_per_sm)) {
+  check(config_, options);
+  weights_ = load_drafter_weights(checkpoint, options);
+  const Sizes sizes = sizes_of(config_, options, capacity, device);
+  round_taps_ = DeviceBuffer(sizes.round_taps, "taps of a round");
+  prefill_taps_ = DeviceBuffer(sizes.prefill_taps, "taps of a prefill chunk");
+  keys_ = DeviceBuffer(sizes.cache, "drafter's key cache");
+  values_ = DeviceBuffer(sizes.cache, "drafter's value cache");
+  control_ = DeviceBuffer(sizeof(DraftControl), "draft control");
+  x_ = DeviceBuffer(sizes.x, "drafter's residual stream");
+  context_x_ = DeviceBuffer(sizes.x, "drafter's context");
+  normed_ = DeviceBuffer(sizes.x, "drafter's hidden states");
+  results_ = DeviceBuffer(sizes.results, "drafter's products");
+  workspace_ = DeviceBuffer(sizes.queries + sizes.sums + sizes.ends, "drafter's attention");
+  chunk_best_ = DeviceBuffer(sizes.chunk_best, "largest logits");
+  chunk_sums_ = DeviceBuffer(sizes.chunk_sums, "sums of exponentials");
+  row_operand_ = DeviceBuffer(sizes.row_operand, "drafter's activations");
+  for (const auto& kind : sizes.panels)
+    for (const std::size_t bytes : kind) {
+      DeviceBuffer& panels = panels_.emplace_back(bytes, "drafter's activations");
+      if (bytes > 0) fill_device(panels.data(), bytes, 0);
+    }
+  const RopeTable rope(capacity, config_.head_dim, config_.rope_theta);
+  cosines_ = DeviceBuffer(rope.cosines().size() * sizeof(float), "drafter's rotary table");
+  sines_ = DeviceBuffer(rope.sines().size() * sizeof(float), "drafter's rotary table");
+  copy_to_device(cosines_, rope.cosines());
+  copy_to_device(sines_, rope.sines());
+}
+
+TapBuffers CudaBlockDrafter::taps() const {
+  return {config_.taps, config_.hidden_size, round_taps_.data(), prefill_taps_.data()};
+}
+
+DraftCache CudaBlockDrafter::cache() const {
+  return {keys_.data(), values_.data(), cache_format(options_), capacity_};
+}
+
+std::int64_t CudaBlockDrafter::cache_bytes_a_position() const {
+  return 2 * config_.layer_count() * config_.key_value_channels() * element_bytes(cache_format(options_));
+}
+
+std::uint64_t CudaBlockDrafter::weight_bytes_read() const {
+  std::uint64_t bytes = weights_.fc.bytes() + weights_.context.bytes();
+  for (const CudaDrafterLayerWeights& layer : weights_.layers)
+    bytes += layer.qkv.bytes() + layer.out.bytes() + layer.gate_up.bytes() + layer.down.bytes();
+  return bytes;
+}
+
+Operand CudaBlockDrafter::operand(OperandKind kind, int tokens, const WeightMatrix& reader) const {
+  const auto index = static_cast<std::size_t>(kind);
+  Operand result;
+  result.columns = reader.columns;
+  if (exact()) {
+    result.layout = OperandLayout::kFP32Rows;
+    result.width = tokens;
+    result.data = row_operand_.data();
+    return result;
+  }
+  const bool bf16 = reader.format == WeightFormat::kBF16;
+  result.layout = bf16 ? OperandLayout::kBF16Panels : OperandLayout::kFP16Panels;
+  result.width = operand_width(tokens);
+  result.exponent = bf16 ? 0 : kExponents[index];
+  result.data = panels_[index * kWidths.size() + position_of_width(result.width)].data();
+  return result;
+}
+
+ProductResult CudaBlockDrafter::multiply(const CudaProjection& projection, const Operand& operand,
+                                         const ProductSettings& settings, const CudaLaunch& launch) const {
+  CudaLaunch here = launch;
+  here.part = (&projection == target_.head ? "" : "drafter.") + projection.names.front();
+  here.bytes = projection.bytes();
+  auto* results = results_.as<float>();
+  if (exact()) return launch_reference_product(projection.matrix, operand, {}, results, here);
+  return launch_product(projection.matrix, operand, {}, results, settings, here);
+}
+
+void CudaBlockDrafter::norm(int tokens, const ProductResult& increment, const DeviceBuffer& x, const DeviceBuffer& gain,
+                            const Operand& out, float* normed, const char* part, const CudaLaunch& launch) const {
+  CudaLaunch here = launch;
+  here.part = std::string("drafter.") + part;
+  launch_residual_norm({.increment = increment,
+                        .tokens = tokens,
+                        .hidden = static_cast<int>(config_.hidden_size),
+                        .eps = config_.eps,
+                        .x = x.as<float>(),
+                        .gain = gain.as<float>(),
+                        .out = out,
+                        .normed = normed},
+                       here);
+}
+
+void CudaBlockDrafter::launch_context(const Pass& pass, const Operand& features) const {
+  CudaLaunch launch = pass.launch;
+  launch.programmatic =
+      false;  // waits for the whole of begin_draft: kernels after it read the control before they wait
+  const ProductResult projected = multiply(weights_.fc, features, settings_, launch);
+  const Operand context = operand(OperandKind::kContext, pass.features, weights_.context.matrix);
+  norm(pass.features, projected, context_x_, weights_.hidden_norm, context, nullptr, "hidden_norm.weight", pass.launch);
+  launch = pass.launch;
+  const ProductResult key_values = multiply(weights_.context, context, settings_, launch);
+  launch.part = "drafter.context";
+  launch.bytes = static_cast<std::uint64_t>(pass.features * cache_bytes_a_position());
+  launch_draft_heads({.shape = shape_,
+                      .result = key_values,
+                      .tokens = pass.features,
+                      .k_norms = weights_.k_norms.as<float>(),
+                      .rope = rope(),
+                      .control = control(),
+                      .cache = cache()},
+                     launch);
+}
+
+ProductResult CudaBlockDrafter::launch_attention(const Pass& pass, std::size_t layer, const Operand& input) const {
+  const CudaDrafterLayerWeights& weights = weights_.layers[layer];
+  const ProductResult qkv = multiply(weights.qkv, input, settings_, pass.launch);
+  const DraftCache cached = cache();
+  const bool tensor_cores = draft_uses_tensor_cores(shape_, cached.format);
+  CudaLaunch launch = pass.launch;
+  launch.part = part_name(layer, "self_attn");
+  launch_draft_heads({.shape = shape_,
+                      .result = qkv,
+                      .tokens = pass.block,
+                      .layer = static_cast<int>(layer),
+                      .query_form = tensor_cores ? DraftQueries::kBF16Rows : DraftQueries::kFP32Rows,
+                      .query_factor = std::numbers::log2e_v<float> / std::sqrt(static_cast<float>(shape_.head_dim)),
+                      .q_norm = weights.q_norm.as<float>(),
+                      .k_norms = weights_.k_norms.as<float>(),
+                      .rope = rope(),
+                      .control = control(),
+                      .cache = cached,
+                      .queries = workspace_.data()},
+                     launch);
+  const DraftLayerMask& mask = config_.layers[layer];
+  const int most_parts = most_draft_parts(shape_, pass.block, tensor_cores);
+  const auto query_bytes = static_cast<std::size_t>(kMostRoundTokens * config_.query_channels()) * sizeof(float);
+  const std::int64_t rows = static_cast<std::int64_t>(most_parts) * pass.block * config_.heads;
+  std::byte* sums = workspace_.data() + query_bytes;
+  const DraftAttentionArguments arguments{
+      .shape = shape_,
+      .queries = workspace_.data(),
+      .cache = cached,
+      .layer = static_cast<int>(layer),
+      .mask = mask,
+      .block = pass.block,
+      .most_parts = most_parts,
+      .control = control(),
+      .parts = {reinterpret_cast<float*>(sums),
+                reinterpret_cast<float2*>(sums + static_cast<std::size_t>(rows * config_.head_dim) * sizeof(float))}};
+  // Tiles that a part may have to take; a window's first one begins anywhere in a tile.
+  std::int64_t positions = pass.context_bound;
+  const auto layer_bytes = static_cast<std::uint64_t>(cache_bytes_a_position() / config_.layer_count());
+  if (mask.window > 0 && mask.window + pass.block + DraftSpan::kTile < positions) {
+    positions = mask.window + pass.block + DraftSpan::kTile;
+    launch.bytes = static_cast<std::uint64_t>(mask.window) * layer_bytes;
+  } else {
+    launch.bytes_a_position = layer_bytes;
+  }
+  const std::int64_t tiles = (positions + DraftSpan::kTile - 1) / DraftSpan::kTile;
+  launch_draft_attention(arguments, static_cast<int>(std::min<std::int64_t>(tiles, most_parts)), launch);
+  launch.bytes = launch.bytes_a_position = 0;
+  const Operand mixed = operand(OperandKind::kMixed, pass.block, weights.out.matrix);
+  launch_draft_merge(arguments, mixed, launch);
+  return multiply(weights.out, mixed, out_settings_, pass.launch);
+}
+
+void CudaBlockDrafter::launch_block(const Pass& pass) const {
+  ProductResult increment;
+  for (std::size_t layer = 0; layer < weights_.layers.size(); ++layer) {
+    const CudaDrafterLayerWeights& weights = weights_.layers[layer];
+    CudaLaunch launch = pass.launch;
+    // Without features this is the first kernel after begin_draft.
+    if (layer == 0 && pass.features == 0) launch.programmatic = false;
+    const Operand input = operand(OperandKind::kNormed, pass.block, weights.qkv.matrix);
+    norm(pass.block, increment, x_, weights.input_norm, input, nullptr,
+         fmt::format("layers.{}.input_layernorm.weight", layer).c_str(), launch);
+    increment = launch_attention(pass, layer, input);
+    const Operand normed = operand(OperandKind::kNormed, pass.block, weights.gate_up.matrix);
+    norm(pass.block, increment, x_, weights.post_norm, normed, nullptr,
+         fmt::format("layers.{}.post_attention_layernorm.weight", layer).c_str(), pass.launch);
+    const ProductResult gate_up = multiply(weights.gate_up, normed, settings_, pass.launch);
+    const Operand activated = operand(OperandKind::kActivated, pass.block, weights.down.matrix);
+    launch = pass.launch;
+    launch.part = part_name(layer, "mlp");
+    launch_mlp_activation(gate_up, pass.block, static_cast<int>(config_.intermediate_size), activated, launch);
+    increment = multiply(weights.down, activated, settings_, pass.launch);
+  }
+  const Operand input = operand(OperandKind::kNormed, pass.block, target_.head->matrix);
+  norm(pass.block, increment, x_, weights_.final_norm, input, normed_.as<float>(), "norm.weight", pass.launch);
+  const ProductResult head = multiply(*target_.head, input, settings_, pass.launch);
+  CudaLaunch launch = pass.launch;
+  launch.part = "drafter.candidates";
+  const DraftChunks chunks{chunk_best_.as<unsigned long long>(), chunk_sums_.as<float>()};
+  launch_draft_chunks(head, pass.block, control(), chunks, launch);
+  launch_draft_candidates(head, pass.block, control(), chunks, outcome_.get(), launch);
+}
+
+void CudaBlockDrafter::launch_pass(const Pass& pass) const {
+  CudaLaunch launch = pass.launch;
+  launch.part = "drafter.embed_tokens.weight";
+  BeginDraftArguments begin{.host = host_control_.get(),
+                            .control = control(),
+                            .embedding = target_.embedding,
+                            .hidden = static_cast<int>(config_.hidden_size),
+                            .block = pass.block,
+                            .x = x_.as<float>(),
+                            .taps = round_taps_.as<float>(),
+                            .features = {},
+                            .context_x = context_x_.as<float>()};
+  if (pass.features > 0) begin.features = operand(OperandKind::kFeatures, pass.features, weights_.fc.matrix);
+  launch_begin_draft(begin, launch);
+  if (pass.features > 0) launch_context(pass, begin.features);
+  if (pass.block == 0) return;
+  if (on_block_) on_block_(x_.as<float>());
+  launch_block(pass);
+}
+
+void CudaBlockDrafter::absorb(std::span<const std::int32_t> rows, std::int64_t first) {
+  if (!pending_.empty()) throw internal_error("taps of a round that were not projected");
+  if (rows.size() > kMostRoundTokens) throw internal_error("more taps than a round has rows");
+  pending_.assign(rows.begin(), rows.end());
+  first_pending_ = first;
+}
+
+// What is pending, to the control.
+void CudaBlockDrafter::put_pending() {
+  if (settling_) check_cuda(cudaStreamSynchronize(stream_), "the GPU's work");  // it may still read the control
+  settling_ = false;
+  host_control_->features = static_cast<std::int32_t>(pending_.size());
+  host_control_->first_feature = static_cast<std::int32_t>(first_pending_);
+  std::copy(pending_.begin(), pending_.end(), host_control_->rows);
+}
+
+void CudaBlockDrafter::settle() {
+  if (pending_.empty()) return;
+  put_pending();
+  host_control_->frontier = static_cast<std::int32_t>(first_pending_) + host_control_->features;
+  launch_pass({.features = operand_width(static_cast<int>(pending_.size())),
+               .launch = {.stream = stream_, .programmatic = options_.cuda.programmatic}});
+  settling_ = true;
+  pending_.clear();
+}
+
+void CudaBlockDrafter::absorb_prefill(int count, std::int64_t first) {
+  if (exact()) throw internal_error("prefill chunks are for bf16 activations");
+  const CudaLaunch launch{.stream = stream_};
+  const std::int64_t columns = weights_.fc.matrix.columns;
+  for (std::int64_t begin = 0; begin < count; begin += kPrefillSlice) {
+    const auto tokens = static_cast<int>(std::min<std::int64_t>(kPrefillSlice, count - begin));
+    const Operand features{.layout = OperandLayout::kBF16Rows,
+                           .width = tokens,
+                           .columns = columns,
+                           .data = prefill_taps_.data() + begin * columns * 2};
+    const ProductResult projected =
+        target_.products->multiply(weights_.fc.matrix, features, tokens, results_.as<float>(), launch);
+    if (projected.planes || projected.factor != 1) throw internal_error("prefill products are plain rows");
+    const Operand context{.layout = OperandLayout::kBF16Rows,
+                          .width = tokens,
+                          .columns = config_.hidden_size,
+                          .data = row_operand_.data()};
+    norm(tokens, {}, results_, weights_.hidden_norm, context, nullptr, "hidden_norm.weight", launch);
+    const ProductResult key_values =
+        target_.products->multiply(weights_.context.matrix, context, tokens, results_.as<float>(), launch);
+    launch_draft_heads({.shape = shape_,
+                        .result = key_values,
+                        .tokens = tokens,
+                        .k_norms = weights_.k_norms.as<float>(),
+                        .rope = rope(),
+                        .first = static_cast<int>(first + begin),
+                        .cache = cache()},
+                       launch);
+  }
+}
+
+DraftOutput CudaBlockDrafter::draft(const DraftRequest& request, std::int64_t frontier) {
+  if (frontier < 1) throw internal_error("a draft before any token was absorbed");
+  if (request.tokens < 1 || request.candidates < 1) throw internal_error("a draft of no tokens or candidates");
+  if (request.tokens > kMostDraftTokens || request.candidates > kMostDraftCandidates ||
+      request.candidates > config_.vocab_size) {
+    throw input_error("speculate",
+                      fmt::format("backend cuda drafts at most {} tokens ahead and {} candidates a row, "
+                                  "not {} and {}",
+                                  kMostDraftTokens, std::min<std::int64_t>(kMostDraftCandidates, config_.vocab_size),
+                                  request.tokens, request.candidates));
+  }
+  if (request.anchor < 0 || request.anchor >= config_.vocab_size) {
+    throw input_error("anchor",
+                      fmt::format("token {} is outside the vocabulary of {}", request.anchor, config_.vocab_size));
+  }
+  if (request.temperature <= 0) throw internal_error("a draft's temperature must be above 0");
+  const std::int64_t rows = std::min(request.tokens, capacity_ - frontier - 1);
+  if (rows < 1) return {};
+  const auto block = static_cast<int>(rows) + 1;
+
+  put_pending();
+  DraftControl& control = *host_control_.get();
+  control.frontier = static_cast<std::int32_t>(frontier);
+  control.candidates = static_cast<std::int32_t>(request.candidates);
+  control.inverse_temperature = static_cast<float>(1 / request.temperature);
+  std::fill(control.tokens, control.tokens + block, config_.mask_token);
+  control.tokens[0] = request.anchor;
+  const int features = pending_.empty() ? 0 : operand_width(static_cast<int>(pending_.size()));
+  run(features, block, attention_bound(frontier + block - 1, capacity_));
+  check_cuda(cudaStreamSynchronize(stream_), "the GPU's work");
+  pending_.clear();
+
+  const auto candidates = static_cast<std::size_t>(request.candidates);
+  tokens_.clear();
+  log_probabilities_.clear();
+  for (int row = 1; row < block; ++row) {
+    if (outcome_->fault[row] != 0) throw not_finite(frontier + row);
+    tokens_.insert(tokens_.end(), outcome_->tokens[row], outcome_->tokens[row] + candidates);
+    log_probabilities_.insert(log_probabilities_.end(), outcome_->log_probabilities[row],
+                              outcome_->log_probabilities[row] + candidates);
+  }
+  return {rows, request.candidates, tokens_, log_probabilities_};
+}
+
+void CudaBlockDrafter::run(int features, int block, std::int64_t context_bound) {
+  const GraphKey key{features, block, context_bound};
+  if (options_.cuda.graph && !on_block_) {
+    if (!graphs_.contains(key)) capture_all(block);
+    graphs_.at(key).launch(stream_);
+    launched_ = records_.at(key);
+    return;
+  }
+  launched_.clear();
+  launch_pass({.features = features,
+               .block = block,
+               .context_bound = context_bound,
+               .launch = {.stream = stream_, .programmatic = options_.cuda.programmatic, .records = &launched_}});
+}
+
+// Of all feature widths and context bounds at once: a capture takes milliseconds, and none may fall into a timed draft
+// later on.
+void CudaBlockDrafter::capture_all(int block) {
+  for (const int features : kFeatureWidths) {
+    for (std::int64_t bound = attention_bound(0, capacity_);; bound = attention_bound(bound, capacity_)) {
+      std::vector<LaunchRecord> records;
+      RoundGraph graph(
+          stream_,
+          [&] {
+            launch_pass(
+                {.features = features,
+                 .block = block,
+                 .context_bound = bound,
+                 .launch = {.stream = stream_, .programmatic = options_.cuda.programmatic, .records = &records}});
+          },
+          cut_);
+      const GraphKey key{features, block, bound};
+      graphs_.insert_or_assign(key, std::move(graph));
+      records_[key] = std::move(records);
+      if (bound >= capacity_) break;
+    }
+  }
+}
+
+void CudaBlockDrafter::cut_graphs(RoundCut cut) {
+  if (cut_ == cut) return;
+  check_cuda(cudaStreamSynchronize(stream_), "the GPU's work");
+  cut_ = cut;
+  graphs_.clear();
+}
+
+}  // namespace tare::engine

@@ -1,0 +1,157 @@
+// The kernels of a draft that no other pass has, one launch function each; block_drafter.cpp puts them together.
+//
+//   begin_draft       control and embedded block; taps of new positions as the operand of fc
+//   draft_heads       norms of queries and keys, rotation, keys and values to the cache
+//   draft_attention   a part of the visible positions for the rows of one key-value head
+//   draft_merge       parts in order, operand of the output projection
+//   draft_chunks      largest logit and sum of exponentials of each chunk of the vocabulary
+//   draft_candidates  the most likely tokens of a row, with log-probabilities
+#pragma once
+
+#include "engine/backend/options.h"
+#include "engine/cuda/attention/attention.h"
+#include "engine/cuda/device/launch.h"
+#include "engine/cuda/drafter/drafter_control.h"
+#include "engine/cuda/product/operand.h"
+#include "engine/cuda/product/product.h"
+#include "engine/speculate/block_drafter_config.h"
+
+namespace tare::engine {
+
+struct DrafterShape {
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int layers = 0;
+  float eps = 0;
+  [[nodiscard]] constexpr int heads_a_kv_head() const { return heads / kv_heads; }
+};
+// Throws Error (input) naming the size when the kernels do not support it.
+void check_drafter_shape(const DrafterShape& shape);
+
+// Keys (after norm and rotation) and values of all layers: [layer][kv_head][slot][head_dim], FP32 or BF16. Slots at and
+// past the frontier are the block's.
+struct DraftCache {
+  std::byte* keys = nullptr;
+  std::byte* values = nullptr;
+  CacheFormat format = CacheFormat::kBF16;
+  std::int64_t slots = 0;
+};
+
+// Writes control, x = rows of the embedding [block][hidden] FP32; and, unless features.width is 0, the operand of fc
+// from rows of the taps [row][columns] FP32 (zeros past control->features) and zeros to context_x [width][hidden].
+struct BeginDraftArguments {
+  const DraftControl* host = nullptr;  // mapped
+  DraftControl* control = nullptr;
+  const std::uint16_t* embedding = nullptr;
+  int hidden = 0;
+  int block = 0;  // rows; 0: features only
+  float* x = nullptr;
+  const float* taps = nullptr;
+  Operand features;
+  float* context_x = nullptr;
+};
+// Not programmatic, and neither may its successor be: later kernels read the control before they wait.
+void launch_begin_draft(const BeginDraftArguments& arguments, const CudaLaunch& launch);
+
+enum class DraftQueries { kNone, kFP32Rows, kBF16Rows };
+
+// result: with queries the rows of one layer's qkv, tokens at positions control->frontier + t; without, keys over
+// values of layer 0, 1, ..., of the new positions: first + t or, with a control, control->first_feature + t for t <
+// control->features.
+struct DraftHeadsArguments {
+  DrafterShape shape;
+  ProductResult result;
+  int tokens = 0;
+  int layer = 0;  // with queries
+  DraftQueries query_form = DraftQueries::kNone;
+  float query_factor = 1;          // softmax scale and log2 e
+  const float* q_norm = nullptr;   // [head_dim], of the layer
+  const float* k_norms = nullptr;  // [layers][head_dim]
+  CudaRopeTable rope;              // of head_dim
+  const DraftControl* control = nullptr;
+  int first = 0;
+  DraftCache cache;
+  std::byte* queries = nullptr;  // FP32: [token][head][dim]; BF16: [kv_head][token][head of the kv_head][dim]
+};
+void launch_draft_heads(const DraftHeadsArguments& arguments, const CudaLaunch& launch);
+
+// Positions that the rows of a block at frontier .. frontier + block - 1 see, and how they are cut into parts; the same
+// lines for host and kernels. Row q sees first_seen(q) .. last_seen(q); parts are whole tiles from begin() on.
+struct DraftSpan {
+  int frontier = 0;
+  int block = 0;
+  int window = 0;  // 0: none
+  bool causal = false;
+  int most_parts = 1;
+
+  static constexpr int kTile = 64;
+  [[nodiscard]] constexpr int first_seen(int row) const {
+    const int first = frontier + row - window + 1;
+    return window == 0 || first < 0 ? 0 : first;
+  }
+  [[nodiscard]] constexpr int last_seen(int row) const {
+    const int last = frontier + block - 1;
+    const int own = frontier + row;
+    if (causal) return own;
+    return window == 0 || own + window - 1 > last ? last : own + window - 1;
+  }
+  [[nodiscard]] constexpr int begin() const { return first_seen(0) / kTile * kTile; }
+  [[nodiscard]] constexpr int end() const { return frontier + block; }
+  [[nodiscard]] constexpr int tiles() const { return (end() - begin() + kTile - 1) / kTile; }
+  [[nodiscard]] constexpr int tiles_a_part() const { return (tiles() + most_parts - 1) / most_parts; }
+  [[nodiscard]] constexpr int parts() const { return (tiles() + tiles_a_part() - 1) / tiles_a_part(); }
+};
+
+// Sums of weights 2^(score - largest) times values [part][token][head][head_dim], and the largest score and the sum of
+// weights [part][token][head]. FP32.
+struct DraftParts {
+  float* sums = nullptr;
+  float2* ends = nullptr;
+};
+// How many parts a draft has at most: enough blocks for a GPU, and the same on any.
+[[nodiscard]] int most_draft_parts(const DrafterShape& shape, int block, bool tensor_cores);
+[[nodiscard]] bool draft_uses_tensor_cores(const DrafterShape& shape, CacheFormat format);
+
+struct DraftAttentionArguments {
+  DrafterShape shape;
+  const std::byte* queries = nullptr;
+  DraftCache cache;
+  int layer = 0;
+  DraftLayerMask mask;
+  int block = 0;
+  int most_parts = 1;
+  const DraftControl* control = nullptr;
+  DraftParts parts;
+};
+// `parts`: thread blocks of them, at least the span's.
+// tensor cores: BF16 queries and caches, head dimension 64 or 128; numbers of both products are BF16, sums FP32. Else
+// one part, FP32 queries and arithmetic.
+void launch_draft_attention(const DraftAttentionArguments& arguments, int parts, const CudaLaunch& launch);
+// The operand of heads * head_dim columns: all tokens of its width, zeros past the block.
+void launch_draft_merge(const DraftAttentionArguments& arguments, const Operand& out, const CudaLaunch& launch);
+
+// The vocabulary in at most 1,024 chunks of whole row blocks of a product.
+constexpr int kMostDraftChunks = 1024;
+[[nodiscard]] constexpr int draft_chunk_rows(int vocab) {
+  constexpr int kRowBlock = 256;
+  const int row_blocks = (vocab + kRowBlock - 1) / kRowBlock;
+  return (row_blocks + kMostDraftChunks - 1) / kMostDraftChunks * kRowBlock;
+}
+[[nodiscard]] constexpr int draft_chunks(int vocab) {
+  return (vocab + draft_chunk_rows(vocab) - 1) / draft_chunk_rows(vocab);
+}
+// Of rows 1 .. block - 1: [row][kMostDraftChunks].
+struct DraftChunks {
+  unsigned long long* best = nullptr;  // orders like (logit, lower id first)
+  float* sums = nullptr;               // of 2^((logit - largest of the chunk) log2 e / temperature); NaN when a logit
+                                       // of the chunk is not finite
+};
+void launch_draft_chunks(const ProductResult& head, int block, const DraftControl* control, const DraftChunks& chunks,
+                         const CudaLaunch& launch);
+// Writes candidates most likely first, ties to the lowest id, and log softmax(logits / temperature) to mapped host
+// memory; rows 1 .. block - 1. The last kernel of a draft.
+void launch_draft_candidates(const ProductResult& head, int block, const DraftControl* control,
+                             const DraftChunks& chunks, DraftOutcome* outcome, const CudaLaunch& launch);
+
+}  // namespace tare::engine

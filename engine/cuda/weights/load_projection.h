@@ -1,0 +1,18 @@
+// What loading a model and loading a drafter have in common.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/cuda/weights/model_weights.h"
+#include "engine/cuda/weights/model_weights_plan.h"
+#include "engine/cuda/weights/model_weights_stage.h"
+
+namespace tare::engine {
+
+// A stacked matrix in the tiles of its format. Errors as WeightStage::stage's, and Error (environment): no memory.
+[[nodiscard]] CudaProjection load_projection(WeightStage& stage, const StackedMatrix& matrix);
+
+[[nodiscard]] DeviceBuffer upload_floats(const std::vector<float>& values, const std::string& name);
+
+}  // namespace tare::engine
