@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <compare>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -30,6 +32,17 @@ EngineOptions settled(EngineOptions options) {
     throw input_error("handicap.share", "is spun on the host only", "give handicap.ns for place kernel");
   }
   if (options.prefill.chunk == 0) options.prefill.chunk = kDefaultChunk;
+  const bool snapshots = options.rollback == Rollback::kSnapshot;
+  if (snapshots && options.gdn.form == GdnForm::kChunked) {
+    throw input_error("rollback", "snapshot needs gdn.form recurrent on backend cuda",
+                      "the chunk form has no state of a node; with it ring and tree_chunk are the same");
+  }
+  if (options.speculate.drafter != "none" && (snapshots || options.speculate.candidates > 1) &&
+      options.speculate.tree_nodes > kMostTreeNodes) {
+    throw input_error("speculate.tree_nodes",
+                      fmt::format("{} nodes; backend cuda verifies {} of {}", options.speculate.tree_nodes,
+                                  kMostTreeNodes, snapshots ? "which it keeps snapshots" : "a tree"));
+  }
   return options;
 }
 
@@ -158,16 +171,17 @@ class CudaBackend final : public Backend {
     forward_.reset();
     check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     frontier_ = 0;
-    verified_ = 0;
-    pending_ = 0;
+    verified_.reset();
+    path_.clear();
   }
 
   std::span<const float> prefill(std::span<const std::int32_t> tokens, const PrefillCapture& capture) override {
     check_tokens(tokens, config_, frontier_, capacity_);
     check_capture(capture, tokens.size(), config_);
-    verified_ = 0;
+    verified_.reset();
     try {
-      const std::size_t step = forward_.exact() ? kMostRoundTokens : static_cast<std::size_t>(options_.prefill.chunk);
+      const std::size_t step = forward_.exact() ? static_cast<std::size_t>(most_chain_tokens())
+                                                : static_cast<std::size_t>(options_.prefill.chunk);
       for (std::size_t begin = 0; begin < tokens.size(); begin += step) {
         const std::size_t count = std::min(step, tokens.size() - begin);
         const bool last = begin + count == tokens.size();
@@ -186,44 +200,41 @@ class CudaBackend final : public Backend {
 
   VerifyOutput verify(const TokenTree& tree, const VerifyRequest& request) override {
     check_tree(tree, config_, frontier_, capacity_);
-    if (!tree.is_chain()) throw internal_error("backend cuda verifies chains");
-    const std::span<const std::int32_t> tokens = tree.tokens();
-    if (tokens.size() > kMostRoundTokens) {
-      throw internal_error(
-          fmt::format("a verify of {} tokens; backend cuda takes {}", tokens.size(), kMostRoundTokens));
+    const int most = tree.is_chain() ? most_chain_tokens() : kMostTreeNodes;
+    if (tree.size() > most) {
+      throw input_error("verify", fmt::format("a {} of {} tokens; backend cuda takes {}",
+                                              tree.is_chain() ? "chain" : "tree", tree.size(), most));
     }
-    verified_ = 0;
-    const auto count = static_cast<int>(tokens.size());
-    run_round(tokens, {});
+    verified_.reset();
+    const int count = tree.size();
+    run_round(tree, {});
     best_.assign(outcome_->best, outcome_->best + count);
-    refuse_faults(count, frontier_);
+    refuse_faults(tree.depths(), frontier_);
     VerifyOutput output{best_, {}, {}, outcome_->spun_ns};
     if (request.logits) output.logits = fetch_logits(count);
     if (request.hidden) {
-      const std::size_t size = tokens.size() * static_cast<std::size_t>(config_.hidden_size);
+      const std::size_t size = static_cast<std::size_t>(count * config_.hidden_size);
       fetch(host_hidden_.room_for(size), forward_.normed(), size);
       output.hidden = {host_hidden_.data(), size};
     }
-    verified_ = count;
+    verified_ = tree;
     return output;
   }
 
   using Backend::commit;
   void commit(std::span<const std::int32_t> path) override {
-    const auto count = static_cast<int>(path.size());
-    if (count > verified_) {
-      throw internal_error(fmt::format("commit of {} tokens after a verify of {}", count, verified_));
-    }
-    pending_ = count;
-    frontier_ += count;
-    verified_ = 0;
+    if (!verified_ && !path.empty()) throw internal_error("a commit without a verify before it");
+    if (verified_) check_path(*verified_, path);
+    path_.assign(path.begin(), path.end());
+    frontier_ += static_cast<std::int64_t>(path.size());
+    verified_.reset();
   }
 
   std::vector<float> recurrent_state(std::int64_t layer) const override {
     if (layer < 0 || layer >= config_.layer_count() || !forward_.layers()[static_cast<std::size_t>(layer)].gdn) {
       throw internal_error(fmt::format("layer {} has no recurrent state", layer));
     }
-    return forward_.layers()[static_cast<std::size_t>(layer)].gdn->state(pending_, half_);
+    return forward_.layers()[static_cast<std::size_t>(layer)].gdn->state(path_, half_);
   }
 
   WeightInventory inventory(std::int64_t context, std::int64_t width) const override {
@@ -231,8 +242,8 @@ class CudaBackend final : public Backend {
   }
 
   std::vector<LaunchRecord> launches(std::int64_t width) const override {
-    const auto bound = last_bound_.find(static_cast<int>(width));
-    return bound == last_bound_.end() ? std::vector<LaunchRecord>{} : records_.at({bound->first, bound->second});
+    const auto last = last_round_.find(static_cast<int>(width));
+    return last == last_round_.end() ? std::vector<LaunchRecord>{} : records_.at(last->second);
   }
 
   void expect_driver_records() override {
@@ -249,6 +260,14 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  // What rounds of one graph share.
+  struct RoundKind {
+    int tokens = 0;
+    std::int64_t context_bound = 0;
+    bool tree = false;
+    auto operator<=>(const RoundKind&) const = default;
+  };
+
   ModelConfig config_;
   EngineOptions options_;
   std::int64_t capacity_;
@@ -262,14 +281,14 @@ class CudaBackend final : public Backend {
   MappedHost<RoundOutcome> outcome_;
   PinnedFloats host_logits_, host_hidden_;
   std::vector<std::int32_t> best_;
-  std::map<std::pair<int, std::int64_t>, RoundGraph> graphs_;                  // by tokens and context bound
-  std::map<std::pair<int, std::int64_t>, std::vector<LaunchRecord>> records_;  // of a round, likewise
-  std::map<int, std::int64_t> last_bound_;                                     // of the last round, by tokens
+  std::map<RoundKind, RoundGraph> graphs_;
+  std::map<RoundKind, std::vector<LaunchRecord>> records_;  // of a round
+  std::map<int, RoundKind> last_round_;                     // by tokens
   RoundCut cut_ = RoundCut::kWhole;
   std::int64_t frontier_ = 0;
-  int verified_ = 0;  // tokens of the last verify that may be committed
-  int pending_ = 0;   // committed, not yet folded into the state
-  int half_ = 0;      // of the records that the next pass writes
+  std::optional<TokenTree> verified_;  // by the last call, and not committed yet
+  std::vector<std::int32_t> path_;     // committed, not yet folded into the state
+  int half_ = 0;                       // of the records that the next pass writes
   std::size_t last_row_ = 0;
 
   static CudaDevice open_device(const EngineOptions& options) {
@@ -298,6 +317,25 @@ class CudaBackend final : public Backend {
       if (outcome_->fault[i] != 0) throw not_finite(first_position + i);
     }
   }
+  void refuse_faults(std::span<const std::int32_t> depths, std::int64_t root_position) const {
+    for (std::size_t node = 0; node < depths.size(); ++node) {
+      if (outcome_->fault[node] != 0) throw not_finite(root_position + depths[node]);
+    }
+  }
+
+  [[nodiscard]] bool keeps_snapshots() const { return options_.rollback == Rollback::kSnapshot; }
+  [[nodiscard]] int most_chain_tokens() const { return keeps_snapshots() ? kMostTreeNodes : kMostRoundTokens; }
+  [[nodiscard]] bool path_in_place() const {
+    for (std::size_t i = 0; i < path_.size(); ++i)
+      if (path_[i] != static_cast<std::int32_t>(i)) return false;
+    return true;
+  }
+  // An arm that drafts trees has one kind of round, whether a tree happens to be a chain or not: kernels and records
+  // stay the same from round to round, and no graph is missing in a timed one.
+  [[nodiscard]] bool runs_as_tree(const TokenTree& tree) const {
+    const bool drafts_trees = options_.speculate.drafter != "none" && options_.speculate.candidates > 1;
+    return tree.size() <= kMostTreeNodes && (!tree.is_chain() || drafts_trees || !path_in_place());
+  }
 
   [[nodiscard]] CudaLaunch launch(std::vector<LaunchRecord>* records) const {
     return {.stream = stream_.get(), .programmatic = options_.cuda.programmatic, .records = records};
@@ -305,47 +343,66 @@ class CudaBackend final : public Backend {
 
   // The pass at hand has run: what was pending is folded, and the next pass writes the other half.
   void passed() {
-    pending_ = 0;
+    path_.clear();
     half_ = 1 - half_;
   }
 
-  void run_round(std::span<const std::int32_t> tokens, const LayerCallback& on_layer) {
-    const auto count = static_cast<int>(tokens.size());
-    std::copy(tokens.begin(), tokens.end(), host_control_->tokens);
-    host_control_->frontier = static_cast<std::int32_t>(frontier_);
-    host_control_->pending = pending_;
-    host_control_->half = half_;
-    const std::int64_t bound = attention_bound(frontier_ + count - 1, capacity_);
-    if (options_.cuda.graph && !on_layer) {
-      graph_of(count, bound).launch(stream_.get());
-    } else {
-      std::vector<LaunchRecord> records;
-      forward_.launch_round({count, bound, on_layer}, host_control_.get(), outcome_.get(), launch(&records));
-      records_[{count, bound}] = std::move(records);
+  [[nodiscard]] RoundControl control_of_pass() const {
+    RoundControl control;
+    control.set_path(path_);
+    control.frontier = static_cast<std::int32_t>(frontier_);
+    control.half = half_;
+    return control;
+  }
+  void put(void* target, const void* source, std::size_t bytes) const {
+    // From pageable memory: returns when the source may be reused.
+    check_cuda(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, stream_.get()), "cudaMemcpyAsync");
+  }
+  void put(const RoundControl& control) const { put(forward_.control(), &control, sizeof control); }
+
+  void run_round(const TokenTree& tree, const LayerCallback& on_layer) {
+    RoundControl control = control_of_pass();
+    control.set_tree(tree);
+    *host_control_.get() = control;
+    const std::int64_t slots = key_value_slots(capacity_);
+    const RoundKind kind{tree.size(), attention_bound(frontier_ + tree.size() - 1, slots), runs_as_tree(tree)};
+    if (!kind.tree && !path_in_place()) {
+      put(control);
+      forward_.launch_move(launch(nullptr));
     }
-    last_bound_[count] = bound;
+    if (options_.cuda.graph && !on_layer) {
+      graph_of(kind).launch(stream_.get());
+    } else {
+      records_[kind] = launch_round(kind, on_layer);
+    }
+    last_round_[kind.tokens] = kind;
     synchronize();
     passed();
   }
 
-  const RoundGraph& graph_of(int count, std::int64_t bound) {
-    if (!graphs_.contains({count, bound})) capture_all(count);
-    return graphs_.at({count, bound});
+  std::vector<LaunchRecord> launch_round(const RoundKind& kind, const LayerCallback& on_layer) {
+    std::vector<LaunchRecord> records;
+    forward_.launch_round({kind.tokens, kind.context_bound, kind.tree, on_layer}, host_control_.get(), outcome_.get(),
+                          launch(&records));
+    return records;
+  }
+
+  const RoundGraph& graph_of(const RoundKind& kind) {
+    if (!graphs_.contains(kind)) capture_all(kind);
+    return graphs_.at(kind);
   }
 
   // All context bounds at once: a capture takes milliseconds, and none may fall into a timed round later on.
-  void capture_all(int count) {
-    for (std::int64_t bound = attention_bound(0, capacity_);; bound = attention_bound(bound, capacity_)) {
+  void capture_all(RoundKind kind) {
+    const std::int64_t slots = key_value_slots(capacity_);
+    for (std::int64_t bound = attention_bound(0, slots);; bound = attention_bound(bound, slots)) {
+      kind.context_bound = bound;
       std::vector<LaunchRecord> records;
       RoundGraph graph(
-          stream_.get(),
-          [&] {
-            forward_.launch_round({count, bound, {}}, host_control_.get(), outcome_.get(), launch(&records));
-          },
-          cut_);
-      graphs_.insert_or_assign({count, bound}, std::move(graph));
-      records_[{count, bound}] = std::move(records);
-      if (bound >= capacity_) break;
+          stream_.get(), [&] { records = launch_round(kind, {}); }, cut_);
+      graphs_.insert_or_assign(kind, std::move(graph));
+      records_[kind] = std::move(records);
+      if (bound >= slots) break;
     }
   }
 
@@ -378,27 +435,21 @@ class CudaBackend final : public Backend {
   void prefill_by_round(std::span<const std::int32_t> tokens, const PrefillCapture& capture, std::size_t begin) {
     const auto count = static_cast<int>(tokens.size());
     const std::int64_t first_position = frontier_;
-    run_round(tokens, capture_layers(capture, begin, tokens.size()));
+    const TokenTree chain = TokenTree::chain(tokens);
+    run_round(chain, capture_layers(capture, begin, tokens.size()));
     refuse_faults(count, first_position);
     fetch_logits(count);
     capture_rows(capture, begin, count);
     last_row_ = tokens.size() - 1;
-    pending_ = count;
+    path_ = chain.path_to(count - 1);
     frontier_ += count;
   }
 
   void prefill_chunk(std::span<const std::int32_t> tokens, const PrefillCapture& capture, std::size_t begin,
                      bool last) {
     const auto count = static_cast<int>(tokens.size());
-    RoundControl control;
-    control.frontier = static_cast<std::int32_t>(frontier_);
-    control.pending = pending_;
-    control.half = half_;
-    const auto put = [&](void* target, const void* source, std::size_t bytes) {
-      // From pageable memory: returns when the source may be reused.
-      check_cuda(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, stream_.get()), "cudaMemcpyAsync");
-    };
-    put(forward_.control(), &control, sizeof control);
+    put(control_of_pass());
+    if (!path_in_place()) forward_.launch_move(launch(nullptr));
     put(forward_.prefill_tokens(), tokens.data(), tokens.size_bytes());
     forward_.launch_prefill(forward_.prefill_tokens(), count, frontier_, capture_layers(capture, begin, tokens.size()),
                             launch(nullptr));

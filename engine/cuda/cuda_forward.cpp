@@ -127,8 +127,9 @@ Sizes sizes_of(const ModelConfig& config, const EngineOptions& options, std::int
   sizes.logits = bytes(kMostRoundTokens * config.vocab_size, 4);
   sizes.results = bytes(result_floats, 4);
   sizes.gate_results = bytes(rows * 2 * config.linear_value_heads, 4);
-  const std::int64_t bound = attention_bound(capacity - 1, capacity);
-  for (std::int64_t at = attention_bound(0, capacity);; at = attention_bound(at, capacity)) {
+  const std::int64_t slots = key_value_slots(capacity);
+  const std::int64_t bound = attention_bound(slots - 1, slots);
+  for (std::int64_t at = attention_bound(0, slots);; at = attention_bound(at, slots)) {
     sizes.workspace = std::max(sizes.workspace, attention_workspace_bytes(attention, at, kMostRoundTokens));
     if (at >= bound) break;
   }
@@ -150,12 +151,14 @@ std::vector<MemoryPart> CudaForward::plan(const ModelConfig& config, const Engin
   const auto count = [&](LayerKind kind) {
     return static_cast<std::uint64_t>(std::count(config.layers.begin(), config.layers.end(), kind));
   };
-  const CudaGdnBytes gdn = gdn_cache_bytes(gdn_shape(config), options.state.recurrent, options.state.convolution);
+  const CudaGdnBytes gdn = gdn_cache_bytes(gdn_shape(config), options.state.recurrent, options.state.convolution,
+                                           options.rollback == Rollback::kSnapshot);
   const std::size_t attention =
-      key_value_cache_bytes(attention_shape(config), options.kv.key, options.kv.value, capacity);
-  return {{"key-value cache", count(LayerKind::kFullAttention) * attention},
-          {"recurrent state", count(LayerKind::kLinearAttention) * (gdn.state + gdn.columns + gdn.records)},
-          {"work space", sizes_of(config, options, capacity, device).total()}};
+      key_value_cache_bytes(attention_shape(config), options.kv.key, options.kv.value, key_value_slots(capacity));
+  return {
+      {"key-value cache", count(LayerKind::kFullAttention) * attention},
+      {"recurrent state", count(LayerKind::kLinearAttention) * (gdn.state + gdn.columns + gdn.records + gdn.snapshots)},
+      {"work space", sizes_of(config, options, capacity, device).total()}};
 }
 
 CudaForward::CudaForward(const ModelConfig& config, const EngineOptions& options, std::int64_t capacity,
@@ -170,12 +173,17 @@ CudaForward::CudaForward(const ModelConfig& config, const EngineOptions& options
   for (const LayerKind kind : config.layers) {
     Layer& layer = layers_.emplace_back();
     if (kind == LayerKind::kLinearAttention) {
-      layer.gdn.emplace(gdn_shape(config), options.state.recurrent, options.state.convolution);
+      layer.gdn.emplace(gdn_shape(config), options.state.recurrent, options.state.convolution,
+                        options.rollback == Rollback::kSnapshot);
       layer.gdn->reset(stream);
     } else {
-      layer.attention.emplace(attention_shape(config), options.kv.key, options.kv.value, capacity);
+      layer.attention.emplace(attention_shape(config), options.kv.key, options.kv.value, key_value_slots(capacity));
     }
   }
+  std::vector<const CudaKeyValueCache*> caches;
+  for (const Layer& layer : layers_)
+    if (layer.attention) caches.push_back(&*layer.attention);
+  move_.emplace(caches);
   control_ = DeviceBuffer(sizeof(RoundControl), "round control");
   keys_ = DeviceBuffer(sizeof(RoundKeys), "round keys");
   x_ = DeviceBuffer(sizes.x, "residual stream");
@@ -272,11 +280,15 @@ ProductResult CudaForward::run_gdn(const Pass& pass, std::int64_t layer, const O
   CudaLaunch launch = pass.launch;
   launch.part = fmt::format("layers.{}.linear_attn", layer);
   launch.bytes = 2 * cache.state_bytes();
+  if (!pass.prefill && cache.keeps_snapshots)
+    launch.bytes += static_cast<std::uint64_t>(pass.tokens) * (cache.snapshot_bytes() / kMostTreeNodes);
+  // Of a verify; prefill has the form of gdn.form.
+  const bool chunk = options_.gdn.form == GdnForm::kChunked || options_.rollback == Rollback::kTreeChunk;
   if (pass.prefill) {
     launch_gdn_prefill(options_.gdn.form, weights.view(), cache, qkvz, gates, pass.tokens, control(), mixed, launch);
   } else {
-    launch_gdn_round(options_.gdn.form, weights.view(), cache, qkvz, gates, pass.tokens, control(), mixed,
-                     fill_of(weights.out), launch);
+    launch_gdn_round(chunk ? GdnForm::kChunked : GdnForm::kRecurrent, weights.view(), cache, qkvz, gates, pass.tokens,
+                     pass.tree, control(), mixed, fill_of(weights.out), launch);
   }
   return multiply(pass, weights.out, mixed, {}, out_settings_);
 }
@@ -333,8 +345,9 @@ void CudaForward::launch_round(const CudaRound& round, const RoundControl* host,
   launch.part = "embed_tokens.weight";
   launch_begin_round(host, control(), keys(), weights_.embedding.as<std::uint16_t>(),
                      static_cast<int>(config_.hidden_size), round.tokens, x_.as<float>(), launch);
+  if (round.tree) launch_move(launch);
   launch.programmatic = programmatic;
-  Pass pass{.tokens = round.tokens, .context_bound = round.context_bound, .launch = launch};
+  Pass pass{.tokens = round.tokens, .tree = round.tree, .context_bound = round.context_bound, .launch = launch};
   const ProductResult increment = run_layers(pass, round.on_layer);
   pass.launch.part = "norm.weight";
   const Operand input = operand(pass, OperandKind::kNormed, weights_.head.matrix);
@@ -345,6 +358,13 @@ void CudaForward::launch_round(const CudaRound& round, const RoundControl* host,
   if (options_.handicap.place == HandicapPlace::kKernel && options_.handicap.ns > 0)
     launch_spin(options_.handicap.ns, keys(), pass.launch);
   launch_end_round(keys(), round.tokens, outcome, pass.launch);
+}
+
+void CudaForward::launch_move(const CudaLaunch& launch) const {
+  CudaLaunch moving = launch;
+  moving.programmatic = false;
+  moving.part = "key-value caches";
+  move_->launch(control(), moving);
 }
 
 void CudaForward::launch_prefill(const std::int32_t* tokens, int count, std::int64_t frontier,

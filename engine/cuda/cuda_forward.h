@@ -21,9 +21,16 @@ using LayerCallback = std::function<void(std::int64_t layer, const float* x)>;
 
 struct CudaRound {
   int tokens = 0;                  // 1..32
-  std::int64_t context_bound = 0;  // of attention_bound
-  LayerCallback on_layer;          // may be empty
+  std::int64_t context_bound = 0;  // of attention_bound, over slots
+  bool tree = false;  // the tokens may be what the control's tree says (at most kMostTreeNodes), and the path committed
+                      // before may be out of place; otherwise they are a chain after one
+  LayerCallback on_layer;  // may be empty
 };
+
+// Slots of the key-value caches: a tree's nodes stand side by side where only its deepest one must fit the context.
+[[nodiscard]] constexpr std::int64_t key_value_slots(std::int64_t capacity) {
+  return capacity + kMostTreeNodes - 1;
+}
 
 class CudaForward {
  public:
@@ -45,6 +52,9 @@ class CudaForward {
   // Final norm, head, keys for rows first .. first + count - 1 (count <= 32) of the last prefill chunk: logits
   // [count][vocab], normed [count][hidden].
   void launch_prefill_logits(int first, int count, CudaLaunch launch);
+  // Puts the control's pending path in place: before a chunk or a chain when it is not (rounds of trees do it
+  // themselves). `control` must be set.
+  void launch_move(const CudaLaunch& launch) const;
 
   [[nodiscard]] RoundControl* control() const { return control_.as<RoundControl>(); }
   [[nodiscard]] RoundKeys* keys() const { return keys_.as<RoundKeys>(); }
@@ -64,6 +74,7 @@ class CudaForward {
   struct Pass {
     int tokens = 0;
     bool prefill = false;
+    bool tree = false;               // rounds
     std::int64_t context_bound = 0;  // rounds
     std::int64_t frontier = 0;       // prefill
     CudaLaunch launch;
@@ -77,6 +88,7 @@ class CudaForward {
   ProductSettings settings_;
   ProductSettings out_settings_;  // of the output projections
   std::vector<Layer> layers_;
+  std::optional<CudaKeyValueMove> move_;
   std::unique_ptr<PrefillProducts> products_;
   DeviceBuffer cosines_, sines_;
   DeviceBuffer control_, keys_, prefill_tokens_;

@@ -37,6 +37,11 @@ void account_gdn(InventoryAccount& account, const std::string& prefix, const Cud
            element_count(config.linear_key_channels(), 1) + element_count(config.linear_value_heads, 1));
   account.add({prefix + "records of a verify", "fp32", AccessPattern::kState, cache.record_bytes(),
                2 * record * static_cast<std::uint64_t>(width), record / 4});
+  // The state after each node, written by a verify; of the pick that replaces a fold's reading nothing is added.
+  if (cache.keeps_snapshots)
+    account.add({prefix + "snapshots of a verify", "fp32", AccessPattern::kState, cache.snapshot_bytes(),
+                 cache.snapshot_bytes() / kMostTreeNodes * static_cast<std::uint64_t>(width),
+                 element_count(config.linear_value_channels(), config.linear_key_head_dim)});
   account.add({prefix + "convolution columns", to_text(cache.column_format), AccessPattern::kState,
                cache.column_bytes(), cache.column_bytes(),
                element_count(config.conv_channels(), config.conv_kernel - 1)});

@@ -61,8 +61,8 @@ void gdn(benchmark::State& state, GdnForm form, StateFormat format, int tokens) 
   };
   const auto enqueue = [&](cudaStream_t stream) {
     for (const auto& cache : caches) {
-      launch_gdn_round(form, weights, *cache, qkvz, gates, tokens, control_memory.as<engine::RoundControl>(), out, {},
-                       {.stream = stream, .programmatic = true});
+      launch_gdn_round(form, weights, *cache, qkvz, gates, tokens, false, control_memory.as<engine::RoundControl>(),
+                       out, {}, {.stream = stream, .programmatic = true});
     }
   };
   set_control(0, 1);

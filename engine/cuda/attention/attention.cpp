@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "base/error.h"
 #include "engine/cuda/attention/attention_kernels.h"
@@ -214,7 +215,7 @@ void launch_attention_round(const CudaAttentionWeights& weights, const CudaRopeT
                   .rope = rope,
                   .cache = cache,
                   .qkv = qkv,
-                  .positions = {.control = control, .tokens = tokens},
+                  .positions = {.control = control, .tokens = tokens, .by_position = !uses_tensor_cores(cache)},
                   .workspace = workspace,
                   .out = out};
   if (!uses_tensor_cores(cache)) return pass.plain(parts, false, fill, launch);
@@ -230,6 +231,28 @@ void launch_attention_round(const CudaAttentionWeights& weights, const CudaRopeT
   (fp8_keys ? launch_attention_tiles_fp8_keys : launch_attention_tiles_bf16_keys)(cache.value_format, parts, arguments,
                                                                                   reading);
   pass.merge(arguments.parts, false, launch);
+}
+
+CudaKeyValueMove::CudaKeyValueMove(std::span<const CudaKeyValueCache* const> layers)
+    : any_(layers.empty() ? nullptr : layers.front()),
+      layers_(static_cast<int>(layers.size())),
+      table_(layers.size() * sizeof(AttentionMoveLayer), "addresses of the key-value caches") {
+  std::vector<AttentionMoveLayer> table;
+  table.reserve(layers.size());
+  for (const CudaKeyValueCache* cache : layers) table.push_back({cache->keys(), cache->values()});
+  copy_to_device(table_, std::span<const AttentionMoveLayer>(table));
+}
+
+void CudaKeyValueMove::launch(const RoundControl* control, const CudaLaunch& launch) const {
+  if (layers_ == 0) return;
+  launch_attention_move(layers_,
+                        {.shape = any_->shape,
+                         .key_format = any_->key_format,
+                         .value_format = any_->value_format,
+                         .slots = cache_slots(any_->capacity),
+                         .layers = table_.as<AttentionMoveLayer>(),
+                         .control = control},
+                        launch);
 }
 
 std::size_t attention_prefill_workspace_bytes(const CudaAttentionShape& shape, std::int64_t tokens) {

@@ -2,6 +2,8 @@
 // softmax over all cached positions, sigmoid gate (model specification 3.5, 5.6; docs/method/model.md).
 #pragma once
 
+#include <span>
+
 #include "engine/backend/options.h"
 #include "engine/cuda/device/device_buffer.h"
 #include "engine/cuda/device/launch.h"
@@ -62,16 +64,34 @@ class CudaKeyValueCache {
                                                     int tokens);
 
 // qkv: rows [per head: query, gate] (2 heads head_dim), then keys, then values. out: operand of heads * head_dim
-// columns; every token of its width is written, zeros past `tokens`. Positions control->frontier + t. tokens 1..32,
-// a chain: token t sees all positions up to its own. The launches append to the cache at those positions. Nothing at or
-// past them is read otherwise. Arithmetic: caches with an FP32 half, and head dimensions other than 256, in FP32; else
-// tensor cores with FP16 queries, softmax weights, keys and values (E4M3 widens exactly, BF16 from 2^-17 to 65504),
-// sums in FP32. A token's bits do not depend on the tokens beside it. The record of the launch that reads the caches
-// declares bytes a position: the context is known on the device only.
+// columns; every token of its width is written, zeros past `tokens`. tokens 1..32: token t is node t of the control's
+// tree (as made, a chain), at position frontier + its depth. The launches write keys and values to slot frontier + t;
+// a node sees the slots below the frontier, its ancestors' and its own. Nothing else at or past the frontier is read.
+// Arithmetic: caches with an FP32 half, and head dimensions other than 256, in FP32; else tensor cores with FP16
+// queries, softmax weights, keys and values (E4M3 widens exactly, BF16 from 2^-17 to 65504), sums in FP32. A token's
+// bits do not depend on the tokens beside it; on tensor cores they do depend on the slots of its ancestors, where these
+// are not the first ones: up to rounding. `context_bound`: above the last slot. The record of the launch that reads the
+// caches declares bytes a position: the context is known on the device only.
 void launch_attention_round(const CudaAttentionWeights& weights, const CudaRopeTable& rope,
                             const CudaKeyValueCache& cache, const ProductResult& qkv, int tokens,
                             std::int64_t context_bound, const RoundControl* control, std::byte* workspace,
                             const Operand& out, const L2Fill& fill, const CudaLaunch& launch);
+
+// Moves what the pending path of a control left in the caches to where a chain's tokens would be: the root of the last
+// verify stood in slot frontier - pending; of slot root + path[i] to slot root + i, in all layers. Does nothing when
+// all are there.
+class CudaKeyValueMove {
+ public:
+  // The caches have one shape, formats and capacity, and outlive this.
+  explicit CudaKeyValueMove(std::span<const CudaKeyValueCache* const> layers);
+  // Launches nothing when there are no layers. The record declares no bytes: they hang on the path.
+  void launch(const RoundControl* control, const CudaLaunch& launch) const;
+
+ private:
+  const CudaKeyValueCache* any_ = nullptr;
+  int layers_ = 0;
+  DeviceBuffer table_;
+};
 
 // The same for a prefill chunk of any length at positions frontier + t, results and operand in rows. Queries and
 // weights of BF16 caches are one BF16 term here.

@@ -44,7 +44,14 @@ __global__ void __launch_bounds__(kThreads)
   // Query heads alternate with their gates.
   const int row = (is_query ? 2 * unit : unit + shape.heads) * shape.head_dim;
   const ResultQuad source(arguments.qkv, row + (has_dims ? dim : 0), pair, tokens);
+  const RoundControl* const control = arguments.positions.control;
   const int frontier = first_position(arguments.positions);
+  int depths[2] = {2 * pair, 2 * pair + 1};
+  if (control != nullptr) {
+    const int2 two = *reinterpret_cast<const int2*>(control->depths + 2 * pair);
+    depths[0] = two.x;
+    depths[1] = two.y;
+  }
   const int half = shape.rotary_dim / 2;
   float2 gain{1.0F, 1.0F};
   float cosines[2][2] = {};  // [token][dim]
@@ -57,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
       const int token = 2 * pair + i / 2;
       const int d = dim + i % 2;
       if (token >= tokens || d >= shape.rotary_dim) continue;
-      const std::int64_t angle = static_cast<std::int64_t>(frontier + token) * half + d % half;
+      const std::int64_t angle = static_cast<std::int64_t>(frontier + depths[i / 2]) * half + d % half;
       cosines[i / 2][i % 2] = arguments.rope.cosines[angle];
       sines[i / 2][i % 2] = arguments.rope.sines[angle];
     }
@@ -93,7 +100,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < 2; ++i) {
     const int token = 2 * pair + i;
     if (token >= tokens) return;
-    const int position = frontier + token;
+    const int slot = frontier + token;
     float values[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -109,13 +116,13 @@ __global__ void __launch_bounds__(kThreads)
       const CacheFormat format = arguments.value_format;
       std::byte* head = arguments.values + (unit - shape.heads - shape.kv_heads) * arguments.slots * shape.head_dim *
                                                element_bytes(format);
-      store_cached(format, head + value_place(format, shape.head_dim, position, dim), values[0]);
-      store_cached(format, head + value_place(format, shape.head_dim, position, dim + 1), values[1]);
+      store_cached(format, head + value_place(format, shape.head_dim, slot, dim), values[0]);
+      store_cached(format, head + value_place(format, shape.head_dim, slot, dim + 1), values[1]);
     } else {
       const CacheFormat format = arguments.key_format;
       std::byte* head =
           arguments.keys + (unit - shape.heads) * arguments.slots * shape.head_dim * element_bytes(format);
-      store_cached_pair(format, head + key_place(format, shape.head_dim, position, dim), values[0], values[1]);
+      store_cached_pair(format, head + key_place(format, shape.head_dim, slot, dim), values[0], values[1]);
     }
   }
 }

@@ -14,6 +14,11 @@ __device__ __forceinline__ int first_position(const PassPositions& positions) {
   return positions.control != nullptr ? positions.control->frontier : positions.first;
 }
 
+// The token's last place of what it sees, in the order in which that is cut into parts.
+__device__ __forceinline__ int last_place(const PassPositions& positions, int token) {
+  return first_position(positions) + (positions.by_position ? positions.control->depths[token] : token);
+}
+
 __device__ __forceinline__ float sum_of_warp(float value) {
   for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0U, value, step);
   return value;

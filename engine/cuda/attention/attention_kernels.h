@@ -4,6 +4,7 @@
 //   tiles   tensor cores: a part of a round, or a whole row of prefill
 //   plain   FP32 arithmetic, any format and head dimension: parts, for rounds and prefill
 //   merge   parts in order, gate, operand
+//   move    a committed path's keys and values to where a chain's would be
 #pragma once
 
 #include "engine/cuda/attention/attention.h"
@@ -11,11 +12,16 @@
 
 namespace tare::engine {
 
-// Positions of a pass: frontier + t, from `control` in a round, else from `first`.
+// Where the tokens of a pass are. In a round token t is node t of control's tree: at position frontier + depth, its key
+// and value in slot frontier + t. Otherwise position and slot are first + t.
+//
+// What a token sees is cut into parts by slots or, with `by_position`, by positions: then position frontier + d is read
+// from the slot of the node's ancestor of depth d, so a node has the bits that it has in a chain.
 struct PassPositions {
   const RoundControl* control = nullptr;
   int first = 0;
   int tokens = 0;
+  bool by_position = false;
 };
 
 enum class QueryForm { kFP32Rows, kFP16Columns };
@@ -91,5 +97,20 @@ struct AttentionMergeArguments {
   Operand out;
 };
 void launch_attention_merge(const AttentionMergeArguments& arguments, const CudaLaunch& launch);
+
+// A layer's caches, as launch_attention_move's table holds them in device memory.
+struct AttentionMoveLayer {
+  std::byte* keys = nullptr;
+  std::byte* values = nullptr;
+};
+struct AttentionMoveArguments {
+  CudaAttentionShape shape;
+  CacheFormat key_format = CacheFormat::kFP32;
+  CacheFormat value_format = CacheFormat::kFP32;
+  std::int64_t slots = 0;
+  const AttentionMoveLayer* layers = nullptr;
+  const RoundControl* control = nullptr;
+};
+void launch_attention_move(int layers, const AttentionMoveArguments& arguments, const CudaLaunch& launch);
 
 }  // namespace tare::engine

@@ -47,8 +47,7 @@ struct Columns {
     head_dim = shape.head_dim;
     is_real = token < arguments.positions.tokens && head < shape.heads;
     if (!is_real) return;
-    const int position = first_position(arguments.positions) + token;
-    count = arguments.one_part ? 1 : part_count(shape.kv_heads, position);
+    count = arguments.one_part ? 1 : part_count(shape.kv_heads, last_place(arguments.positions, token));
     rows = static_cast<std::int64_t>(arguments.positions.tokens) * shape.heads;
     const std::int64_t row = static_cast<std::int64_t>(token) * shape.heads + head;
     ends = arguments.parts.ends + row;

@@ -1,5 +1,6 @@
 // Attention in FP32 arithmetic: any cache format, any head dimension, any device. A thread block has one part of one
-// query row; 64 positions at a time, scores by warps, then every thread sums its dims. Simple and exact, not fast.
+// query row; 64 positions at a time, scores by warps, then every thread sums its dims. Simple and exact, not fast: the
+// positions of a tree's path are looked up one by one, so that they come in the order of a chain.
 #include "base/error.h"
 #include "engine/cuda/attention/attention_device.cuh"
 #include "engine/cuda/device/launch.cuh"
@@ -17,6 +18,7 @@ template <CacheFormat kKey, CacheFormat kValue>
 __global__ void __launch_bounds__(kThreads)
     attention_plain_kernel(const __grid_constant__ AttentionPlainArguments arguments) {
   __shared__ float scores[kTilePositions];
+  __shared__ int path[kMostRoundTokens];  // nodes by their depth
   ptx::launch_dependents();
   const int filling = arguments.fill.blocks;
   if (static_cast<int>(blockIdx.x) < filling) {
@@ -33,7 +35,15 @@ __global__ void __launch_bounds__(kThreads)
   const int head = static_cast<int>(row % shape.heads);
   const int token = static_cast<int>(row / shape.heads);
   ptx::wait_for_preceding_grid();
-  const int position = first_position(arguments.positions) + token;
+  const RoundControl* const control = arguments.positions.control;
+  const int first = first_position(arguments.positions);
+  const int position = last_place(arguments.positions, token);
+  if (control != nullptr && warp == 0) {
+    const std::uint32_t ancestors = control->ancestors[token];
+    if ((ancestors >> lane & 1U) != 0) path[__popc(ancestors & ((1U << lane) - 1U))] = lane;
+  }
+  __syncthreads();
+  const auto slot_of = [&](int at) { return control == nullptr || at < first ? at : first + path[at - first]; };
   const int part_size = arguments.one_part ? position + 1 : part_positions(shape.kv_heads, position);
   const int begin = part * part_size;
   const int end = min(begin + part_size, position + 1);
@@ -63,7 +73,7 @@ __global__ void __launch_bounds__(kThreads)
         for (int j = 0; j < kLaneDims; ++j) {
           const int dim = lane + 32 * j;
           if (dim >= shape.head_dim) break;
-          dot += query[j] * load_cached(kKey, keys + key_place(kKey, shape.head_dim, tile + at, dim));
+          dot += query[j] * load_cached(kKey, keys + key_place(kKey, shape.head_dim, slot_of(tile + at), dim));
         }
       }
       dot = sum_of_warp(dot);
@@ -84,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 8
       for (int at = 0; at < count; ++at) {
         sum += exp2f(scores[at] - reference) *
-               load_cached(kValue, values + value_place(kValue, shape.head_dim, tile + at, dim));
+               load_cached(kValue, values + value_place(kValue, shape.head_dim, slot_of(tile + at), dim));
       }
       sums[i] = sum;
     }

@@ -15,7 +15,9 @@
 // All numbers are FP16 in the products: E4M3 widens exactly, BF16 exactly from 2^-17 to 65504.
 //
 // All column counts do the same operations in the same order for a column, and so does a tile that a column does not
-// see (weights 0, largest score unchanged): a token's bits do not depend on the tokens beside it.
+// see (weights 0, largest score unchanged): a token's bits do not depend on the tokens beside it. In a round a column
+// sees the slots of its ancestors beyond the frontier; where those are not the first ones, the numbers are a chain's in
+// other places of the sums.
 #pragma once
 
 #include "engine/cuda/attention/attention_device.cuh"
@@ -42,8 +44,8 @@ class TilesBlock {
     queries_ = weights_ + Shape::kWeightBytes;
     largest_ = reinterpret_cast<float*>(shared + Shape::kRingBytes + Shape::kWeightBytes + Shape::kQueryBytes);
     keep_ = largest_ + kPositionGroups * Shape::kColumns;
-    last_seen_ = reinterpret_cast<int*>(keep_ + Shape::kColumns);
-    ring_.barriers = ptx::shared_address(last_seen_ + Shape::kColumns);
+    seen_ = reinterpret_cast<std::uint32_t*>(keep_ + Shape::kColumns);
+    ring_.barriers = ptx::shared_address(seen_ + Shape::kColumns);
     query_barrier_ = ring_.barriers + 8 * kMostUnits;
     const std::int64_t run = arguments.slots * kTensorHeadDim;
     keys_ = arguments.keys + kv_head * run * element_bytes(Shape::kKey);
@@ -60,7 +62,12 @@ class TilesBlock {
   __device__ __forceinline__ void set_frontier(int frontier) {
     frontier_ = frontier;
     for (int column = static_cast<int>(threadIdx.x); column < Shape::kColumns; column += kTilesThreads) {
-      last_seen_[column] = first_position() + min(column / heads_a_kv_head_, tokens_ - 1);
+      const int token = min(column / heads_a_kv_head_, tokens_ - 1);
+      if constexpr (Shape::kRound) {
+        seen_[column] = arguments_.positions.control->ancestors[first_token_ + token];
+      } else {
+        seen_[column] = static_cast<std::uint32_t>(first_position() + token);
+      }
     }
   }
   [[nodiscard]] __device__ __forceinline__ int first_position() const { return frontier_ + first_token_; }
@@ -231,6 +238,12 @@ class TilesBlock {
   [[nodiscard]] static __device__ __forceinline__ int first_tile() {
     return warp() / kPositionGroups * Shape::kHalfTiles;
   }
+  // Whether a column sees a slot.
+  [[nodiscard]] __device__ __forceinline__ bool sees(std::uint32_t seen, int slot) const {
+    if constexpr (!Shape::kRound) return slot <= static_cast<int>(seen);
+    const int node = slot - frontier_;
+    return node < 0 || (node < kMostRoundTokens && (seen >> node & 1U) != 0);
+  }
   // With one column tile the second half of the warps has none.
   [[nodiscard]] static __device__ __forceinline__ bool has_tiles() {
     return Shape::kColumnTiles > 1 || warp() < kPositionGroups;
@@ -281,7 +294,7 @@ class TilesBlock {
       }
     }
     const int first = begin_ + tile * kTilePositions;
-    const bool masked = first + kTilePositions - 1 > first_position();
+    const bool masked = first + kTilePositions - 1 > (Shape::kRound ? frontier_ : first_position());
     float2 most[Shape::kHalfTiles];
 #pragma unroll
     for (int n = 0; n < Shape::kHalfTiles; ++n) {
@@ -291,7 +304,9 @@ class TilesBlock {
         const int column = 8 * (first_tile() + n) + 2 * p();
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          if (first + 16 * position_group() + 8 * (i / 2) + g() > last_seen_[column + i % 2]) scores[n][i] = -INFINITY;
+          if (!sees(seen_[column + i % 2], first + 16 * position_group() + 8 * (i / 2) + g())) {
+            scores[n][i] = -INFINITY;
+          }
         }
       }
       most[n] = {fmaxf(scores[n][0], scores[n][2]), fmaxf(scores[n][1], scores[n][3])};
@@ -429,7 +444,7 @@ class TilesBlock {
   std::uint32_t query_barrier_ = 0;
   float* largest_ = nullptr;
   float* keep_ = nullptr;
-  int* last_seen_ = nullptr;
+  std::uint32_t* seen_ = nullptr;  // of each column: bits of nodes in a round, else the last position
   const std::byte* keys_ = nullptr;
   const std::byte* values_ = nullptr;
   const std::byte* query_source_ = nullptr;

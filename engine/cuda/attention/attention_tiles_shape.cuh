@@ -26,7 +26,7 @@ struct TilesShape {
   static constexpr int kKeyUnits = element_bytes(kKey);
   static constexpr int kValueUnits = element_bytes(kValue);
   static constexpr int kTileUnits = kKeyUnits + kValueUnits;
-  // [ring][weights][queries][largest: 4 columns][keep: columns][last seen position: columns][barriers]
+  // [ring][weights][queries][largest: 4 columns][keep: columns][what is seen: columns][barriers]
   static constexpr int kQueryBytes = kTiles * kColumnTileElements * 2;
   static constexpr int kWeightBytes = kTiles * 8 * kTilePositions * 2;
   static constexpr int kOtherBytes =

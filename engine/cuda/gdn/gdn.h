@@ -6,10 +6,17 @@
 // (round_control.h).
 //   recurrent form: the state steps token by token, S <- a S + k u^T, in the same operations in verify and fold, so a
 //                   sequence has the same bits however it is cut into passes.
-//   chunked form:   up to 16 tokens are one chunk (WY form; a chain's mask here, a tree's later): the state is read
-//                   once a chunk and none of a token is formed. Equal to the recurrent form up to FP32 rounding;
-//                   rounds of 1 or 2 tokens take the recurrent form, which is faster there.
+//   chunked form:   up to 16 tokens are one chunk (WY form; a tree's ancestors are its mask): the state is read once a
+//                   chunk and none of a token is formed. Equal to the recurrent form up to FP32 rounding; rounds of 1
+//                   or 2 tokens take the recurrent form, which is faster there.
+// A tree has at most kMostTreeNodes nodes; every node goes on from its parent, as if its path had come alone: with the
+// same bits in the recurrent form. What is committed is a path of records. In the recurrent form a node that does not
+// continue the node before it goes back to the committed state and applies its ancestors again; a cache that keeps
+// snapshots stores the state after every node instead, and the next pass goes on from the last one of the path.
 #pragma once
+
+#include <span>
+#include <vector>
 
 #include "engine/backend/options.h"
 #include "engine/cuda/device/device_buffer.h"
@@ -41,44 +48,52 @@ struct CudaGdnWeights {
   const float* norm = nullptr;         // [dv], plain gain
 };
 
-// Bytes of what a layer remembers: state, convolution columns, records of two verifies.
+// Bytes of what a layer remembers: state, convolution columns, records of two verifies, and kMostTreeNodes snapshots
+// where those are kept.
 struct CudaGdnBytes {
   std::size_t state = 0;
   std::size_t columns = 0;
   std::size_t records = 0;
+  std::size_t snapshots = 0;
 };
-[[nodiscard]] CudaGdnBytes gdn_cache_bytes(const CudaGdnShape& shape, StateFormat state, CacheFormat columns);
+[[nodiscard]] CudaGdnBytes gdn_cache_bytes(const CudaGdnShape& shape, StateFormat state, CacheFormat columns,
+                                           bool snapshots = false);
 
 // The same in device memory.
 class CudaGdnCache {
  public:
-  CudaGdnCache(const CudaGdnShape& shape, StateFormat state, CacheFormat columns);
+  // With snapshots rounds have at most kMostTreeNodes tokens, chains too, and the recurrent form.
+  CudaGdnCache(const CudaGdnShape& shape, StateFormat state, CacheFormat columns, bool snapshots = false);
   void reset(cudaStream_t stream);  // everything zero
-  // [value_heads, dk, dv] FP32 as after the last committed token, with `pending` records of half `1 - half` folded into
-  // the copy that is returned.
-  [[nodiscard]] std::vector<float> state(int pending, int half) const;
+  // [value_heads, dk, dv] FP32 as after the last committed token, with the records `path` of half `1 - half` folded
+  // into the copy that is returned.
+  [[nodiscard]] std::vector<float> state(std::span<const std::int32_t> path, int half) const;
 
   [[nodiscard]] std::size_t state_bytes() const { return state_.bytes(); }
+  [[nodiscard]] std::size_t snapshot_bytes() const { return snapshots_.bytes(); }
   [[nodiscard]] std::size_t column_bytes() const { return columns_.bytes(); }
   [[nodiscard]] std::size_t record_bytes() const { return records_.bytes(); }
 
   const CudaGdnShape shape;
   const StateFormat state_format;
   const CacheFormat column_format;
+  const bool keeps_snapshots;
+  [[nodiscard]] std::byte* snapshot_data() const { return snapshots_.data(); }
   [[nodiscard]] std::byte* state_data() const { return state_.data(); }
   [[nodiscard]] std::byte* column_data() const { return columns_.data(); }
   [[nodiscard]] std::byte* record_data() const { return records_.data(); }
 
  private:
-  DeviceBuffer state_, columns_, records_;
+  DeviceBuffer state_, columns_, records_, snapshots_;
 };
 
 // qkvz: rows [q | k | v | z] (channels, then value_heads * dv); gates: rows [b | a] of value_heads each, plain rows.
 // out: operand of value_heads * dv columns, heads in order; every token of its width is written, zeros past `tokens`.
-// Reads and writes the cache as described above. tokens 1..32.
+// Reads and writes the cache as described above. tokens 1..32. `tree`: they may be what `control` says; otherwise they
+// are a chain, whatever it says.
 void launch_gdn_round(GdnForm form, const CudaGdnWeights& weights, const CudaGdnCache& cache, const ProductResult& qkvz,
-                      const ProductResult& gates, int tokens, const RoundControl* control, const Operand& out,
-                      const L2Fill& fill, const CudaLaunch& launch);
+                      const ProductResult& gates, int tokens, bool tree, const RoundControl* control,
+                      const Operand& out, const L2Fill& fill, const CudaLaunch& launch);
 
 // Absorbs tokens 0..tokens-1 at once (prefill; results are plain rows, out is rows): the state after them is written.
 // Folds `control->pending` records first. tokens >= 1, any number.

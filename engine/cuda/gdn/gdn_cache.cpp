@@ -63,26 +63,30 @@ void check_gdn_shape(const CudaGdnShape& shape) {
   }
 }
 
-CudaGdnBytes gdn_cache_bytes(const CudaGdnShape& shape, StateFormat state, CacheFormat columns) {
+CudaGdnBytes gdn_cache_bytes(const CudaGdnShape& shape, StateFormat state, CacheFormat columns, bool snapshots) {
   return {.state = state_bytes(shape, state),
           .columns = bytes_of(gdn_column_elements(shape), column_element_bytes(columns)),
-          .records = record_bytes(shape)};
+          .records = record_bytes(shape),
+          .snapshots = snapshots ? kMostTreeNodes * state_bytes(shape, StateFormat::kFP32) : 0};
 }
 
-CudaGdnCache::CudaGdnCache(const CudaGdnShape& shape_in, StateFormat state, CacheFormat columns)
+CudaGdnCache::CudaGdnCache(const CudaGdnShape& shape_in, StateFormat state, CacheFormat columns, bool snapshots)
     : shape(checked(shape_in)),
       state_format(state),
       column_format(columns),
+      keeps_snapshots(snapshots),
       state_(gdn_cache_bytes(shape_in, state, columns).state, "the recurrent state of a layer"),
       columns_(gdn_cache_bytes(shape_in, state, columns).columns, "the convolution columns of a layer"),
-      records_(gdn_cache_bytes(shape_in, state, columns).records, "the recurrence records of a layer") {
+      records_(gdn_cache_bytes(shape_in, state, columns).records, "the recurrence records of a layer"),
+      snapshots_(gdn_cache_bytes(shape_in, state, columns, snapshots).snapshots, "the snapshots of a layer") {
   if (columns == CacheFormat::kFP8) {
     throw input_error("state.convolution", "fp8 is no format of the convolution's columns", "fp32 or bf16");
   }
 }
 
 void CudaGdnCache::reset(cudaStream_t stream) {
-  for (const DeviceBuffer* buffer : {&state_, &columns_, &records_}) {
+  for (const DeviceBuffer* buffer : {&state_, &columns_, &records_, &snapshots_}) {
+    if (buffer->bytes() == 0) continue;
     check_cuda(cudaMemsetAsync(buffer->data(), 0, buffer->bytes(), stream), "cudaMemsetAsync of a recurrent state");
   }
 }
@@ -100,11 +104,15 @@ GdnMemory gdn_memory(const CudaGdnCache& cache) {
   memory.decays = memory.updates + 2 * gdn_update_elements(cache.shape);
   memory.mixed = memory.decays + 2 * gdn_decay_elements(cache.shape);
   memory.projections = memory.mixed + gdn_mixed_elements(cache.shape);
+  if (cache.keeps_snapshots) {
+    memory.snapshots = reinterpret_cast<float*>(cache.snapshot_data());
+    memory.snapshot_scales = memory.snapshots + kMostTreeNodes * gdn_state_elements(cache.shape);
+  }
   return memory;
 }
 
 // The kernels' fold on the host, with the same operations.
-std::vector<float> CudaGdnCache::state(int pending, int half) const {
+std::vector<float> CudaGdnCache::state(std::span<const std::int32_t> path, int half) const {
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize before reading a recurrent state");
   const GdnMemory memory = gdn_memory(*this);
   std::vector<float> padded;
@@ -130,7 +138,7 @@ std::vector<float> CudaGdnCache::state(int pending, int half) const {
     const int key_head = head / (shape.value_heads / shape.key_heads);
     float* rows = padded.data() + static_cast<std::ptrdiff_t>(head) * kGdnHead * kGdnHead;
     float scale = scales[static_cast<std::size_t>(head * kGdnScaleCopies)];
-    for (int token = 0; token < pending; ++token) {
+    for (const std::int32_t token : path) {
       const float raw = scale * decays[static_cast<std::size_t>(token * shape.value_heads + head)];
       const bool restart = raw < kGdnLeastScale;
       scale = restart ? 1.0F : raw;

@@ -9,7 +9,8 @@
 //   advance   S'^T <- w S'^T + (w_j u_j / scale_j) K    w, w_j: where the scale starts again (gdn_layout.h), else 1
 //
 // e and d are products of decays, all at most 1: nothing overflows, and no sum of logarithms loses digits. d is 0 for
-// j > i; a tree later puts its ancestors there.
+// j > i; in a tree they are products along the path to i, and d is 0 unless j is i or an ancestor of i. Nothing else
+// changes: the sums over j < i then go over the path.
 //
 // Rows of the products' operands are tokens: K in rows 0..15 and Q in 16..31 of two mma tiles; up to 8 tokens share one
 // tile, K in its upper and Q in its lower half. A thread's state is operand B of the products and the sum of advance at
@@ -53,6 +54,26 @@ __device__ __forceinline__ void multiply_decays(ChunkShared<kColumns>& shared, f
     const float own = __shfl_sync(~0U, decay, token);
     if (token > lane || !of_pair) product *= own;
     if (lane <= kBlockTokens) target[token * stride] = token >= lane || !of_pair ? product : 0.0F;
+  }
+}
+
+// multiply_decays of a tree: d is 0 for all that is no ancestor.
+template <int kColumns>
+__device__ __forceinline__ void multiply_decays_of_nodes(ChunkShared<kColumns>& shared, float decay, int parent,
+                                                         float scale) {
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  const bool of_pair = lane < kBlockTokens;
+  const bool writes = lane <= kBlockTokens;
+  float* target = of_pair ? &shared.decays[0][lane] : &shared.from_start[0];
+  const int stride = of_pair ? kBlockTokens : 1;
+  const float at_root = of_pair ? 0.0F : scale;
+#pragma unroll 4
+  for (int node = 0; node < kBlockTokens; ++node) {
+    const float own = __shfl_sync(~0U, decay, node);
+    const int before = __shfl_sync(~0U, parent, node);
+    if (!writes) continue;
+    const float of_parent = before >= 0 ? target[before * stride] : at_root;
+    target[node * stride] = of_pair && lane == node ? 1.0F : of_parent * own;
   }
 }
 

@@ -111,9 +111,13 @@ __device__ __forceinline__ void write_past(const GdnMemory& memory, int head, co
     write_column(memory.columns, column_place(head, i, channel), memory.narrow_columns, past.x[i]);
   }
 }
+// The slot of record `record` of the path; lane l of the warp, which is whole, brings that of record l.
+__device__ __forceinline__ int slot_of(int slots, int record) {
+  return __shfl_sync(~0U, slots, record & (kLanes - 1));
+}
 // Of the columns followed by `pending` records, the last three. All are asked for before one is looked at.
-__device__ __forceinline__ Past read_past(const GdnPass& pass, int head, const Channel& channel, int pending,
-                                          int half) {
+__device__ __forceinline__ Past read_past(const GdnPass& pass, int head, const Channel& channel, int pending, int half,
+                                          int slots) {
   Past past;
   if (channel.role == Role::kGate) return past;
   const GdnMemory& memory = pass.memory;
@@ -123,8 +127,9 @@ __device__ __forceinline__ Past read_past(const GdnPass& pass, int head, const C
     const int from = pending + i;
     const bool recorded = from >= kGdnPast;
     const void* source = recorded ? memory.projections : memory.columns;
+    const int slot = slot_of(slots, from - kGdnPast);
     const int place =
-        recorded ? projection_place(pass.shape, 1 - half, from - kGdnPast, channel) : column_place(head, from, channel);
+        recorded ? projection_place(pass.shape, 1 - half, slot, channel) : column_place(head, from, channel);
     if (narrow && !recorded) {
       past.x[i] = __uint_as_float(static_cast<const std::uint16_t*>(source)[place]);
     } else {
@@ -317,14 +322,15 @@ __device__ __forceinline__ Records records_of(const GdnPass& pass, int half, int
           shape.value_heads};
 }
 // Lane t gets the decay of record first + t, 1 past the last.
-__device__ __forceinline__ float read_decay(const Records& records, int first, int count) {
+__device__ __forceinline__ float read_decay(const Records& records, int slots, int first, int count) {
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
-  return lane < count ? records.decays[(first + lane) * records.decay_stride] : 1.0F;
+  const int slot = slot_of(slots, first + lane);
+  return lane < count ? records.decays[slot * records.decay_stride] : 1.0F;
 }
 // Asks for `count` records from `first` on, to be where `advance` reads them.
 template <class Kernel>
-__device__ __forceinline__ void ask_for_records(typename Kernel::Shared& shared, const Records& records, int first,
-                                                int count) {
+__device__ __forceinline__ void ask_for_records(typename Kernel::Shared& shared, const Records& records, int slots,
+                                                int first, int count) {
   constexpr int kUpdateQuads = Kernel::kColumns / 4;
   const auto thread = static_cast<int>(threadIdx.x);
   const int column = 4 * (thread % kLanes);
@@ -332,16 +338,17 @@ __device__ __forceinline__ void ask_for_records(typename Kernel::Shared& shared,
 #pragma unroll
   for (int k = 0; k < Kernel::kTokensAWarp; ++k) {
     const int token = thread / kLanes + k * Kernel::kWarps;
+    const int slot = slot_of(slots, first + token);
     if (token < count) {
-      copy_16(&shared.keys[token][column], records.keys + (first + token) * records.key_stride + column);
+      copy_16(&shared.keys[token][column], records.keys + slot * records.key_stride + column);
     }
   }
   static_assert(kBlockTokens * kUpdateQuads <= Kernel::kThreads);
   const int token = thread / kUpdateQuads;
   const int update_column = 4 * (thread % kUpdateQuads);
+  const int slot = slot_of(slots, first + token);
   if (token < count) {
-    copy_16(&shared.values[token][update_column],
-            records.updates + (first + token) * records.update_stride + update_column);
+    copy_16(&shared.values[token][update_column], records.updates + slot * records.update_stride + update_column);
   }
 }
 

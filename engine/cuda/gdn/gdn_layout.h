@@ -13,6 +13,8 @@
 //   records      by half of the verifies: keys [token][key head][dk], updates [token][value head][dv] (u / scale),
 //                decays [token][value head], projections [token][q heads | k heads | v heads], all FP32
 //   mixed        [token][value_heads * dv] FP32: outputs on their way into an operand whose groups heads share
+//   snapshots    of rollback snapshot: [node] of states as above, FP32 whatever the state's format, then [node] of
+//   scales
 #pragma once
 
 #include <cstdint>
@@ -38,6 +40,8 @@ struct GdnMemory {
   float* decays = nullptr;
   float* projections = nullptr;
   float* mixed = nullptr;
+  float* snapshots = nullptr;  // null unless the cache keeps them
+  float* snapshot_scales = nullptr;
   bool half_state = false;
   bool narrow_columns = false;
 };

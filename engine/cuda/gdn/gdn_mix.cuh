@@ -132,10 +132,12 @@ __device__ __forceinline__ void normalise(float (*vectors)[kRowStride], const st
   }
 }
 
-// Beta, decay and scale of `count` tokens, by the last two warps; the decays are recorded.
+// Beta, decay and scale of `count` tokens, by the last two warps; the decays are recorded. Of a tree lane n brings the
+// parent of node n.
 template <class Kernel>
 __device__ __forceinline__ void prepare_gates(const GdnPass& pass, typename Kernel::Shared& shared,
-                                              const GateInputs& inputs, float scale, int count, float* recorded) {
+                                              const GateInputs& inputs, int parent, float scale, int count,
+                                              float* recorded) {
   const auto warp = static_cast<int>(threadIdx.x / kLanes);
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   const float* const constants = shared.gate_constants[warp % Kernel::kGateWarps];
@@ -143,11 +145,20 @@ __device__ __forceinline__ void prepare_gates(const GdnPass& pass, typename Kern
   const float softplus = x > kSoftplusLinear ? x : log1pf(expf(x));
   const float decay = lane < count ? expf(-constants[0] * softplus) : 1.0F;
   if (warp == Kernel::kWarps - 2) {
-    if constexpr (!Kernel::kRecurrent) multiply_decays(shared, decay, scale);
+    if constexpr (!Kernel::kRecurrent && Kernel::kTree) {
+      multiply_decays_of_nodes(shared, decay, parent, scale);
+    } else if constexpr (!Kernel::kRecurrent) {
+      multiply_decays(shared, decay, scale);
+    }
   } else if (warp == Kernel::kWarps - 1) {
     if (recorded != nullptr && lane < count) recorded[lane * pass.shape.value_heads] = decay;
     unsigned restarts = 0;
-    const Scales own = follow_scale(decay, count, scale, restarts);
+    Scales own;
+    if constexpr (Kernel::kTree) {
+      own = follow_scale_of_nodes(decay, parent, count, scale, restarts);
+    } else {
+      own = follow_scale(decay, count, scale, restarts);
+    }
     if (lane < kBlockTokens) {
       const float beta = lane < count ? __fdividef(1.0F, 1.0F + expf(-inputs.b)) : 0.0F;
       shared.steps[lane] = {beta, own.raw, __fdividef(1.0F, own.after), own.after};

@@ -1,368 +1,12 @@
-// The GDN kernel. A value head's columns are cut into slices, one thread block each; two slices of a head are a cluster
-// and share the convolution of q and k and the gated norm's sum.
-//
-//   before the preceding grid's end   state slice into registers, committed records folded into it and written back,
-//                                     convolution columns moved on
-//   for up to 16 tokens at a time     projections of this block's channels, one thread a channel -> convolution, SiLU,
-//                                     records | l2 norms, sent to the peer | gates
-//                                     recurrence or chunk over the state in registers (gdn_state.cuh, gdn_chunk.cuh)
-//                                     gated norm, operand
-//   absorbing                         state and columns are written at the end
-//
-// A round runs this code once, from a cold instruction cache: loops stay loops unless they hold registers or hide a
-// trip to memory.
-#include <cuda_bf16.h>
-
-#include <algorithm>
-#include <cmath>
-
+// Which GDN kernel a pass is, and the instances for chains (gdn_tree_pass.cu has those for trees).
 #include "base/error.h"
-#include "engine/cuda/device/launch.cuh"
-#include "engine/cuda/device/ptx.cuh"
-#include "engine/cuda/gdn/gdn_chunk.cuh"
-#include "engine/cuda/gdn/gdn_cluster.cuh"
-#include "engine/cuda/gdn/gdn_inputs.cuh"
-#include "engine/cuda/gdn/gdn_mix.cuh"
-#include "engine/cuda/gdn/gdn_pass.h"
-#include "engine/cuda/product/operand.cuh"
+#include "engine/cuda/gdn/gdn_kernel.cuh"
 
 namespace tare::engine {
 namespace gdn {
 namespace {
 
-constexpr int kFillPiece = 8192;  // bytes that one prefetch asks for
 constexpr int kStoreThreads = 256;
-constexpr int kThreadsASlice[] = {0, 512, 256};  // by slices a head: one thread a channel of q, k, v, z
-
-constexpr int kLeastSharedBytes = 99 * 1024;  // that every device from sm_80 to sm_120 gives a block
-// So much that a Hopper SM takes one thread block of a pass, and a product's block beside it: left alone, blocks of a
-// pass meet on one SM while others idle.
-constexpr int kTwoSliceSharedBytes = 114 * 1024;
-
-// With fewer the sums of the recurrence share registers and wait for each other. A block of a product (27,500
-// registers) fits beside two slices' 256 threads; 512 threads fit on an SM.
-constexpr int kTwoSliceRegisters = 144;
-constexpr int kOneSliceRegisters = 128;
-
-template <int kSlices, GdnForm kForm>
-struct Kernel {
-  static constexpr int kColumns = kGdnHead / kSlices;
-  static constexpr int kThreads = kThreadsASlice[kSlices];
-  static constexpr int kWarps = kThreads / kLanes;
-  static constexpr bool kRecurrent = kForm == GdnForm::kRecurrent;
-  static constexpr int kTokensAWarp = (kBlockTokens + kWarps - 1) / kWarps;
-  // The last two warps, of z, look after the gates; planes of theirs that are asked for together.
-  static constexpr int kGateWarps = 2;
-  static constexpr int kGatePlanes = kSlices == 2 ? 24 : 4;
-  using Tile = StateTile<kForm, kColumns>;
-  using Tokens = std::conditional_t<kRecurrent, PassShared<kColumns>, ChunkShared<kColumns>>;
-  // Plain rows on their way in, [token][thread], and the chunk's parts. One slice a head has room for one of them at a
-  // time: there the next tokens' rows come when the parts are used up.
-  static constexpr int kRowsBytes = kBlockTokens * kThreads * 4;
-  static constexpr int kPartsBytes = kRecurrent ? 0 : static_cast<int>(sizeof(ChunkParts<kColumns>));
-  static constexpr bool kFetchAhead = kRecurrent || kSlices == 2;
-  static constexpr int kPartsOffset = kFetchAhead ? kRowsBytes : 0;
-  static constexpr int kScratchBytes = std::max(kRowsBytes, kPartsOffset + kPartsBytes);
-  struct Shared : Tokens {
-    float gate_planes[kGateWarps][kGatePlanes][kLanes];
-    float gate_constants[kGateWarps][2];  // decay_rate, dt_bias
-    alignas(8) float norm[kColumns];
-    alignas(16) std::byte scratch[kScratchBytes];
-  };
-  static_assert(sizeof(Shared) <= (kSlices == 2 ? kTwoSliceSharedBytes : kLeastSharedBytes));
-};
-
-// A round of so few tokens is faster token by token; the chunk form is bound to the recurrent one up to rounding only.
-constexpr int kFewTokens = 2;
-
-// The extra blocks: pull weights into L2.
-__device__ void fill_l2(const L2Fill& fill, int block) {
-  const std::int64_t pieces = (fill.bytes + kFillPiece - 1) / kFillPiece;
-  const std::int64_t threads = static_cast<std::int64_t>(fill.blocks) * blockDim.x;
-  for (std::int64_t piece = static_cast<std::int64_t>(block) * blockDim.x + threadIdx.x; piece < pieces;
-       piece += threads) {
-    const std::byte* source = fill.data + piece * kFillPiece;
-    const std::int64_t bytes = min(static_cast<std::int64_t>(kFillPiece), fill.bytes - piece * kFillPiece);
-#if __CUDA_ARCH__ >= 900
-    ptx::bulk_prefetch_l2(source, static_cast<std::uint32_t>(bytes / 16 * 16));
-#else
-    constexpr int kLine = 128;
-    for (std::int64_t at = 0; at < bytes; at += kLine) asm volatile("prefetch.global.L2 [%0];" ::"l"(source + at));
-#endif
-  }
-}
-
-// Writes the state's slice and its scale.
-template <class Kernel>
-__device__ __forceinline__ void write_state(const GdnMemory& memory, typename Kernel::Shared& shared,
-                                            typename Kernel::Tile& state, int slice_place, int head, int slice) {
-  constexpr int kCopies = Kernel::kColumns * kGdnScaleCopies / kGdnHead;
-  const auto thread = static_cast<int>(threadIdx.x);
-  float scale = shared.scale;
-  if (memory.half_state) {
-    state.round_to_halves(scale);
-    scale = 1.0F;
-    __syncthreads();  // everyone has read the scale
-    if (thread == 0) shared.scale = scale;
-    __syncthreads();
-  }
-  state.store(memory.state, slice_place, memory.half_state);
-  if (thread < kCopies) memory.scales[head * kGdnScaleCopies + slice * kCopies + thread] = scale;
-}
-
-// Folds the records that were committed, of which the first 16 were asked for, into the state and writes it. Every
-// thread of the block; `first_decay` is read_decay's of the first 16.
-template <class Kernel>
-__device__ __forceinline__ void fold(const GdnPass& pass, typename Kernel::Shared& shared, typename Kernel::Tile& state,
-                                     const Records& records, float first_decay, int slice_place, int head, int slice,
-                                     int pending) {
-  const auto thread = static_cast<int>(threadIdx.x);
-#pragma unroll 1
-  for (int first = 0; first < pending; first += kBlockTokens) {
-    const int count = min(pending - first, kBlockTokens);
-    if (first > 0) ask_for_records<Kernel>(shared, records, first, count);
-    if (thread < kLanes) {
-      const float decay = first == 0 ? first_decay : read_decay(records, first, count);
-      float scale = shared.scale;
-      unsigned restarts = 0;
-      const Scales own = follow_scale(decay, count, scale, restarts);
-      if (thread < count) shared.steps[thread].raw = own.raw;
-      __syncwarp();
-      if (thread == 0) {
-        shared.scale = scale;
-        shared.restarts = restarts;
-      }
-    }
-    wait_for_copies();
-    __syncthreads();
-    advance(state, shared, count);
-    __syncthreads();
-  }
-  if (pending > 0) write_state<Kernel>(pass.memory, shared, state, slice_place, head, slice);
-}
-// One element of an operand in rows; used where a group of 64 columns belongs to several heads.
-__device__ __forceinline__ void store_element(const Operand& out, std::int64_t token, std::int64_t column,
-                                              float value) {
-  const std::int64_t place = token * out.columns + column;
-  if (out.layout == OperandLayout::kFP32Rows) {
-    reinterpret_cast<float*>(out.data)[place] = value;
-  } else {
-    reinterpret_cast<__nv_bfloat16*>(out.data)[place] = __float2bfloat16_rn(value);
-  }
-}
-
-// Quotients that a kernel would divide for.
-struct Constants {
-  int ratio;  // value heads a key head
-  float query_scale;
-  float inverse_dv;
-};
-
-template <int kSlices, GdnForm kForm>
-__global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegisters)
-    gdn_kernel(const __grid_constant__ GdnPass pass, const __grid_constant__ Constants constants) {
-  using K = Kernel<kSlices, kForm>;
-  constexpr int kColumns = K::kColumns;
-  constexpr int kGroups = kColumns / kOperandGroup;
-  extern __shared__ __align__(16) std::byte shared_bytes[];
-  auto& shared = *reinterpret_cast<typename K::Shared*>(shared_bytes);
-
-  const CudaGdnShape& shape = pass.shape;
-  const int work_blocks = shape.value_heads * kSlices;
-  if (static_cast<int>(blockIdx.x) >= work_blocks) {
-    ptx::launch_dependents();
-    fill_l2(pass.fill, static_cast<int>(blockIdx.x) - work_blocks);
-    ptx::wait_for_preceding_grid();
-    return;
-  }
-  const int head = static_cast<int>(blockIdx.x) / kSlices;
-  const int slice = static_cast<int>(blockIdx.x) % kSlices;
-  const int key_head = head / constants.ratio;
-  const bool leads = head == key_head * constants.ratio;
-  const auto thread = static_cast<int>(threadIdx.x);
-  const int warp = thread / kLanes;
-  const int lane = thread % kLanes;
-  const GdnMemory& memory = pass.memory;
-  const int pending = pass.control->pending;
-  const int half = pass.control->half;
-
-  // What does not hang on the control is asked for, and found, while that is on its way.
-  const int slice_place = (head * kGdnHead + slice * kColumns) * kGdnHead;
-  typename K::Tile state;
-  state.load(memory.state, slice_place, memory.half_state);
-  const float past_scale = memory.scales[head * kGdnScaleCopies + slice * (kGdnScaleCopies / kSlices)];
-  const Channel channel = own_channel<kSlices>(shape, pass.qkvz, head, key_head, leads, slice);
-  float4 taps{0.0F, 0.0F, 0.0F, 1.0F};
-  const bool of_gate = channel.role == Role::kGate;
-  if (!of_gate && channel.real) {
-    taps = *reinterpret_cast<const float4*>(pass.weights.convolution + channel.row * kGdnTaps);
-  }
-  // Through shared memory: a register that finds no room is stored, and that waits for the load.
-  const bool prepares = warp >= K::kWarps - K::kGateWarps;  // z is needed last: two of its warps prepare the gates
-  if (prepares && lane < 2) {
-    copy_4(&shared.gate_constants[warp % K::kGateWarps][lane],
-           (lane == 0 ? pass.weights.decay_rate : pass.weights.dt_bias) + head);
-  }
-  if (thread < kColumns) {
-    const int column = slice * kColumns + thread;
-    if (column < shape.dv) {
-      copy_4(&shared.norm[thread], pass.weights.norm + column);
-    } else {
-      shared.norm[thread] = 0.0F;
-    }
-  }
-  if (kSlices == 2 && thread == 0) {
-    make_barrier(shared.rows_barrier);
-    make_barrier(shared.sums_barrier);
-  }
-  const Records committed = records_of<K>(pass, 1 - half, head, key_head, slice);
-  ask_for_records<K>(shared, committed, 0, min(pending, kBlockTokens));
-  const float first_decay = warp == 0 ? read_decay(committed, 0, min(pending, kBlockTokens)) : 1.0F;
-  Past past = read_past(pass, head, channel, pending, half);
-  if (thread == 0) {
-    shared.scale = past_scale;
-    shared.half = half;
-  }
-  __syncthreads();  // the scale is there
-  fold<K>(pass, shared, state, committed, first_decay, slice_place, head, slice, pending);
-  if (pending > 0 && !of_gate) write_past(memory, head, channel, past);
-  float scale = shared.scale;
-  if constexpr (kSlices == 2) cluster_arrive();  // the peer may write here from now on
-
-  const bool panels = pass.out.layout == OperandLayout::kFP16Panels || pass.out.layout == OperandLayout::kBF16Panels;
-  const bool whole_groups = shape.dv == kGdnHead;
-  const Operand rows_out = panels ? Operand{OperandLayout::kFP32Rows, kMostRoundTokens, pass.out.columns, 0,
-                                            reinterpret_cast<std::byte*>(memory.mixed)}
-                                  : pass.out;
-  const int padded_tokens = panels ? pass.out.width : pass.tokens;
-  const bool of_key_head = channel.role == Role::kQuery || channel.role == Role::kKey;
-  float* target = channel.role == Role::kQuery   ? &shared.queries[0][channel.place]
-                  : channel.role == Role::kKey   ? &shared.keys[0][channel.place]
-                  : channel.role == Role::kValue ? &shared.values[0][channel.place - slice * kColumns]
-                                                 : &shared.gates[0][channel.place - slice * kColumns];
-  const int target_stride = of_key_head ? kRowStride : K::Tokens::kStride;
-  const Incoming incoming = incoming_of<K>(pass.qkvz, channel, reinterpret_cast<float*>(shared.scratch));
-  float* const gate_planes = &shared.gate_planes[warp % K::kGateWarps][0][0];
-  const IncomingGates incoming_b_a = incoming_gates(pass, head);
-  // Earlier, the successor's ring of weights would be ahead of this kernel's state; of many tokens, of its planes too.
-  const bool starts_successor_late = pass.tokens > kFewTokens;
-  if (!starts_successor_late) ptx::launch_dependents();
-  if constexpr (kSlices == 2) cluster_wait();
-  wait_for_copies();
-  ptx::wait_for_preceding_grid();
-
-  const bool asks = channel.real && !pass.qkvz.planes;
-  if (asks) ask_for_rows<K>(incoming, 0, min(pass.tokens, kBlockTokens));
-  if (prepares) ask_for_gates<K>(pass, incoming_b_a, 0, gate_planes);
-
-#pragma unroll 1
-  for (int first = 0; first < pass.tokens; first += kBlockTokens) {
-    const int count = min(pass.tokens - first, kBlockTokens);
-    // Rows that the recurrence reads: the chunk form's tiles are full.
-    const int rows = K::kRecurrent ? count : count <= kBlockTokens / 2 ? kBlockTokens / 2 : kBlockTokens;
-    const int own_half = shared.half;
-    const int record = own_half * kMostRoundTokens + first;
-    const int phase = first / kBlockTokens;
-    if (kSlices == 2 && thread == 0) {
-      expect_from_peer(shared.rows_barrier, rows * kGdnHead * static_cast<int>(sizeof(float)));
-      expect_from_peer(shared.sums_barrier, count * static_cast<int>(sizeof(float)));
-    }
-    if (!pass.qkvz.planes) wait_for_copies();
-    take_in<K>(pass, channel, incoming, taps, past, first, count, rows, target, target_stride,
-               pass.absorb || !channel.records
-                   ? nullptr
-                   : memory.projections + projection_place(shape, own_half, first, channel));
-    __syncthreads();
-    if (first == 0 && starts_successor_late) ptx::launch_dependents();
-    const int next = first + kBlockTokens;
-    const bool more = next < pass.tokens;
-    GateInputs gates;
-    if (prepares) {
-      wait_for_copies();
-      gates = add_gates<K>(pass, incoming_b_a, first, gate_planes);
-      if (more) ask_for_gates<K>(pass, incoming_b_a, next, gate_planes);
-    }
-    // The next rows of a prefill travel while these are worked on.
-    if (K::kFetchAhead && more && asks) ask_for_rows<K>(incoming, next, min(pass.tokens - next, kBlockTokens));
-    if (prepares) {
-      prepare_gates<K>(pass, shared, gates, scale, count,
-                       pass.absorb || slice != 0 ? nullptr : memory.decays + record * shape.value_heads + head);
-    } else if (of_key_head) {
-      const bool query = channel.role == Role::kQuery;
-      normalise<kSlices>(
-          query ? shared.queries : shared.keys, shared.rows_barrier, slice, rows, count,
-          query ? constants.query_scale : 1.0F,
-          pass.absorb || query || !leads ? nullptr : memory.keys + (record * shape.key_heads + key_head) * kGdnHead,
-          shape.key_heads * kGdnHead);
-    }
-    __syncthreads();
-    if constexpr (kSlices == 2) wait_for_peer(shared.rows_barrier, phase);
-    scale = shared.scale;
-
-    if constexpr (K::kRecurrent) {
-      Recurrence<kColumns>(state, shared, count).run();
-    } else {
-      run_chunk<kColumns, K::kThreads>(
-          state, shared, *reinterpret_cast<ChunkParts<kColumns>*>(shared.scratch + K::kPartsOffset), count);
-    }
-    __syncthreads();
-    // The recurrent form's state has moved on already. The peer may write keys once it has this block's sums.
-    if (!K::kRecurrent && (pass.absorb || next < pass.tokens)) {
-      advance(state, shared, count);
-      __syncthreads();
-    }
-
-    // Gated norm: a warp has the same tokens here and below.
-    finish_outputs<K, kSlices>(shared, slice, count);
-    if (!pass.absorb) {
-#pragma unroll 1
-      for (int index = thread; index < count * kColumns / 4; index += K::kThreads) {
-        const int token = index / (kColumns / 4);
-        const int column = index % (kColumns / 4) * 4;
-        *reinterpret_cast<float4*>(memory.updates + ((record + token) * shape.value_heads + head) * kGdnHead +
-                                   slice * kColumns + column) =
-            *reinterpret_cast<const float4*>(&shared.values[token][column]);
-      }
-    }
-    if constexpr (kSlices == 2) wait_for_peer(shared.sums_barrier, phase);
-#pragma unroll 1
-    for (int token = warp; token < min(kBlockTokens, padded_tokens - first); token += K::kWarps) {
-      const bool real = token < count;
-      float sum = real ? shared.own_sums[token] : 0.0F;
-      if (kSlices == 2 && real) sum += shared.peer_sums[token];
-      const float factor = rsqrtf(fmaf(sum, constants.inverse_dv, shape.eps));
-#pragma unroll
-      for (int group = 0; group < kGroups; ++group) {
-        const int column = group * kOperandGroup + 2 * lane;
-        float2 pair{0.0F, 0.0F};
-        if (real) {
-          const float2 z = *reinterpret_cast<const float2*>(&shared.gates[token][column]);
-          const float2 output = *reinterpret_cast<const float2*>(&shared.outputs[token][column]);
-          const float2 norm = *reinterpret_cast<const float2*>(&shared.norm[column]);
-          pair.x = output.x * factor * norm.x * z.x;
-          pair.y = output.y * factor * norm.y * z.y;
-        }
-        if (whole_groups) {
-          store_group(pass.out, (head * kGdnHead + slice * kColumns) / kOperandGroup + group, first + token, pair);
-        } else if (real) {
-          const int of_head = slice * kColumns + column;
-          const std::int64_t out_column = static_cast<std::int64_t>(head) * shape.dv + of_head;
-          if (of_head < shape.dv) store_element(rows_out, first + token, out_column, pair.x);
-          if (of_head + 1 < shape.dv) store_element(rows_out, first + token, out_column + 1, pair.y);
-        }
-      }
-    }
-    if (more) {
-      __syncthreads();
-      if (!K::kFetchAhead && asks) ask_for_rows<K>(incoming, next, min(pass.tokens - next, kBlockTokens));
-    }
-  }
-
-  if (pass.absorb) {
-    write_state<K>(memory, shared, state, slice_place, head, slice);
-    if (!of_gate) write_past(memory, head, channel, past);
-  }
-}
 
 // Rows -> panels, where heads share groups of 64 columns. A warp has a group of a token.
 __global__ void __launch_bounds__(kStoreThreads)
@@ -382,23 +26,6 @@ __global__ void __launch_bounds__(kStoreThreads)
   store_group(out, group, token, pair);
 }
 
-template <int kSlices, GdnForm kForm>
-void launch_kernel_of(const char* name, const GdnPass& pass, const CudaLaunch& launch) {
-  using K = Kernel<kSlices, kForm>;
-  const int fill_blocks = pass.fill.bytes > 0 ? (pass.fill.blocks + kSlices - 1) / kSlices * kSlices : 0;
-  GdnPass rounded = pass;
-  rounded.fill.blocks = fill_blocks;
-  const LaunchShape shape{
-      .blocks = pass.shape.value_heads * kSlices + fill_blocks,
-      .threads = K::kThreads,
-      .shared_bytes = kSlices == 2 ? kTwoSliceSharedBytes : static_cast<int>(sizeof(typename K::Shared)),
-      .cluster = kSlices};
-  const Constants constants{pass.shape.value_heads / pass.shape.key_heads,
-                            1.0F / std::sqrt(static_cast<float>(pass.shape.dk)),
-                            1.0F / static_cast<float>(pass.shape.dv)};
-  launch_kernel(name, gdn_kernel<kSlices, kForm>, shape, launch, rounded, constants);
-}
-
 }  // namespace
 }  // namespace gdn
 
@@ -416,16 +43,11 @@ int gdn_slices_of_device() {
 void launch_gdn_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch) {
   if (pass.tokens < 1) throw internal_error("a GDN pass of no tokens");
   if (!pass.absorb && pass.tokens > kMostRoundTokens) throw internal_error("a GDN round of too many tokens");
-  if (slices == 2) {
-    if (form == GdnForm::kRecurrent) {
-      gdn::launch_kernel_of<2, GdnForm::kRecurrent>(name, pass, launch);
-    } else {
-      gdn::launch_kernel_of<2, GdnForm::kChunked>(name, pass, launch);
-    }
-  } else if (form == GdnForm::kRecurrent) {
-    gdn::launch_kernel_of<1, GdnForm::kRecurrent>(name, pass, launch);
+  if (pass.tree) {
+    if (pass.absorb || pass.tokens > kMostTreeNodes) throw internal_error("a GDN pass over a tree of too many nodes");
+    launch_gdn_tree_pass(name, form, slices, pass, launch);
   } else {
-    gdn::launch_kernel_of<1, GdnForm::kChunked>(name, pass, launch);
+    gdn::launch_form<false>(name, form, slices, pass, launch);
   }
   const Operand& out = pass.out;
   const bool panels = out.layout == OperandLayout::kFP16Panels || out.layout == OperandLayout::kBF16Panels;
@@ -440,13 +62,14 @@ void launch_gdn_pass(const char* name, GdnForm form, int slices, const GdnPass& 
 }
 
 void launch_gdn_round(GdnForm form, const CudaGdnWeights& weights, const CudaGdnCache& cache, const ProductResult& qkvz,
-                      const ProductResult& gates, int tokens, const RoundControl* control, const Operand& out,
-                      const L2Fill& fill, const CudaLaunch& launch) {
+                      const ProductResult& gates, int tokens, bool tree, const RoundControl* control,
+                      const Operand& out, const L2Fill& fill, const CudaLaunch& launch) {
   GdnPass pass{.shape = cache.shape, .weights = weights, .memory = gdn_memory(cache), .qkvz = qkvz, .gates = gates};
   pass.tokens = tokens;
   pass.control = control;
   pass.out = out;
   pass.fill = fill;
+  pass.tree = tree || cache.keeps_snapshots;
   const bool few = tokens <= gdn::kFewTokens;
   launch_gdn_pass("gdn_round", few ? GdnForm::kRecurrent : form, gdn_slices_of_device(), pass, launch);
 }

@@ -17,10 +17,13 @@ struct GdnPass {
   Operand out;
   L2Fill fill;
   bool absorb = false;  // tokens become part of the past at once; otherwise they leave records
+  bool tree = false;    // the tokens are the nodes of a tree, at most kMostTreeNodes; not when absorbing
 };
 
 // Thread blocks a value head: 2 where thread blocks can form clusters, 1 elsewhere.
 [[nodiscard]] int gdn_slices_of_device();
 void launch_gdn_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch);
+// What launch_gdn_pass does with a tree.
+void launch_gdn_tree_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch);
 
 }  // namespace tare::engine

@@ -76,6 +76,24 @@ __device__ __forceinline__ Scales follow_scale(float decay, int count, float& sc
   return own;
 }
 
+// follow_scale of a tree: lane n brings the decay and the parent of node n, and gets the scale before and after it.
+__device__ __forceinline__ Scales follow_scale_of_nodes(float decay, int parent, int count, float scale,
+                                                        unsigned& restarts) {
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  Scales own;
+  restarts = 0;
+#pragma unroll 4
+  for (int node = 0; node < count; ++node) {
+    const int before = __shfl_sync(~0U, parent, node);
+    const float of_parent = __shfl_sync(~0U, own.after, before & (kLanes - 1));
+    const float raw = (before >= 0 ? of_parent : scale) * __shfl_sync(~0U, decay, node);
+    const bool restart = raw < kGdnLeastScale;
+    restarts |= static_cast<unsigned>(restart) << node;
+    if (lane == node) own = {raw, restart ? 1.0F : raw};
+  }
+  return own;
+}
+
 __device__ __forceinline__ float saturated_half(float value) {
   const float largest = 65504.0F;
   return __half2float(__float2half_rn(value > largest ? largest : value < -largest ? -largest : value));
@@ -264,29 +282,30 @@ class Recurrence {
  public:
   using Tile = StateTile<GdnForm::kRecurrent, kColumns>;
 
-  __device__ __forceinline__ Recurrence(Tile& state, PassShared<kColumns>& shared, int count)
+  __device__ __forceinline__ Recurrence(Tile& state, PassShared<kColumns>& shared, int count, int first = 0)
       : state_(state),
         shared_(shared),
         lane_(static_cast<int>(threadIdx.x % kLanes)),
-        count_(count),
+        first_(first),
+        end_(first + count),
         restarts_(shared.restarts) {
     const int column = state.first_column + (lane_ >> 1 & 1) * 2 + (lane_ >> 2 & 1);
     updates_ = (lane_ & 9) == 0;
     writes_ = (lane_ & 8) == 0;
-    results_ = (lane_ & 1) != 0 ? &shared.outputs[0][column] : &shared.values[0][column];
+    results_ = (lane_ & 1) != 0 ? &shared.outputs[first][column] : &shared.values[first][column];
   }
   __device__ __forceinline__ void run() {
     float key[Tile::kRows];
     float other_key[Tile::kRows];
-    state_.read_rows(shared_.keys[0], key);
-    state_.read_rows(shared_.queries[0], query_);
-    step_ = shared_.steps[0];
+    state_.read_rows(shared_.keys[first_], key);
+    state_.read_rows(shared_.queries[first_], query_);
+    step_ = shared_.steps[first_];
     value_ = updates_ ? *results_ : 0.0F;
     // Two tokens a turn, so that keys change places without being moved.
 #pragma unroll 1
-    for (int token = 0; token < count_; token += 2) {
+    for (int token = first_; token < end_; token += 2) {
       one_token(token, key, other_key);
-      if (token + 1 == count_) break;
+      if (token + 1 == end_) break;
       one_token(token + 1, other_key, key);
     }
   }
@@ -315,7 +334,7 @@ class Recurrence {
 #pragma unroll
     for (int c = 0; c < 4; ++c) scaled_update[c] = __shfl_sync(~0U, own_scaled, lane_of_column(c), 16);
     // The next token's numbers are asked for behind this one's shuffles, not before: both wait in one line.
-    if (token + 1 < count_) {
+    if (token + 1 < end_) {
       state_.read_rows(shared_.keys[token + 1], next_key);
       state_.read_rows(shared_.queries[token + 1], query_);
       step_ = shared_.steps[token + 1];
@@ -330,7 +349,8 @@ class Recurrence {
   Tile& state_;
   PassShared<kColumns>& shared_;
   int lane_;
-  int count_;
+  int first_;
+  int end_;
   unsigned restarts_;
   // Whether this lane is the one that writes its column's u. It alone reads v there: no other lane's read can come
   // after the write to the same place.

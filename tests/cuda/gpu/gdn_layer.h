@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
+#include "engine/backend/token_tree.h"
 #include "engine/cpu/gdn_definition.h"
 #include "engine/cuda/gdn/gdn_pass.h"
 #include "engine/formats/float_formats.h"
@@ -26,6 +28,7 @@ struct GdnLayerSettings {
   GdnForm form = GdnForm::kRecurrent;
   StateFormat state = StateFormat::kFP32;
   CacheFormat columns = CacheFormat::kFP32;
+  bool snapshots = false;
   int slices = 0;           // 0: the device's
   double decay_rate = 0.5;  // mean
 };
@@ -122,6 +125,15 @@ class GdnOracle {
   std::vector<std::vector<double>> state_;  // by value head
 };
 
+// What was committed of the last verify: its first tokens, or a path of its nodes.
+struct Committed {
+  std::vector<std::int32_t> path;
+  Committed(int count) : path(static_cast<std::size_t>(count)) {  // NOLINT: counts are what most tests commit
+    std::iota(path.begin(), path.end(), 0);
+  }
+  Committed(std::vector<std::int32_t> nodes) : path(std::move(nodes)) {}  // NOLINT
+};
+
 // A product of `inputs` as planes: the rows are what adding the planes gives; tokens past the last are NaN.
 struct PlanesOfRows {
   ProductResult result;
@@ -133,7 +145,7 @@ class GdnLayer {
   explicit GdnLayer(const GdnLayerSettings& settings_in, std::uint64_t seed = 7)
       : settings(settings_in),
         weights(settings_in.shape, settings_in.decay_rate, seed),
-        cache(settings_in.shape, settings_in.state, settings_in.columns),
+        cache(settings_in.shape, settings_in.state, settings_in.columns, settings_in.snapshots),
         convolution_(on_device(weights.convolution)),
         decay_rate_(on_device(weights.decay_rate)),
         dt_bias_(on_device(weights.dt_bias)),
@@ -145,22 +157,34 @@ class GdnLayer {
   [[nodiscard]] GdnOracle oracle() const { return {settings, weights}; }
   [[nodiscard]] int columns() const { return settings.shape.value_heads * settings.shape.dv; }
 
-  // A verify of `inputs` after a commit of `pending` tokens of the last one.
-  GdnOutputs round(const GdnInputs& inputs, int pending) {
+  // A verify of `inputs` after a commit of `pending` of the last one.
+  GdnOutputs round(const GdnInputs& inputs, const Committed& pending) {
     half = 1 - half;
     return run(inputs, pending, false);
   }
-  GdnOutputs prefill(const GdnInputs& inputs, int pending) {
+  // Of a tree with inputs[n] at node n.
+  GdnOutputs round(const TokenTree& nodes, const GdnInputs& inputs, const Committed& pending) {
+    tree = &nodes;
+    GdnOutputs outputs = round(inputs, pending);
+    tree = nullptr;
+    return outputs;
+  }
+  GdnOutputs prefill(const GdnInputs& inputs, const Committed& pending) {
     half = 1 - half;
     return run(inputs, pending, true);
   }
-  GdnOutputs run(const GdnInputs& inputs, int pending, bool absorb) {
+  // Of the committed state with `pending` of the verify before half `at`.
+  [[nodiscard]] std::vector<float> state(const Committed& pending, int at) const {
+    return cache.state(pending.path, at);
+  }
+  GdnOutputs run(const GdnInputs& inputs, const Committed& pending, bool absorb) {
     const DeviceBuffer qkvz = on_device(rows_of(inputs, false));
     const DeviceBuffer gates = on_device(rows_of(inputs, true));
     return run(rows_result(qkvz, inputs, false), rows_result(gates, inputs, true), static_cast<int>(inputs.size()),
                pending, absorb);
   }
-  GdnOutputs run(const ProductResult& qkvz, const ProductResult& gates, int tokens, int pending, bool absorb) {
+  GdnOutputs run(const ProductResult& qkvz, const ProductResult& gates, int tokens, const Committed& pending,
+                 bool absorb) {
     PoisonedBuffer out(operand_bytes(OperandLayout::kFP32Rows, columns(), tokens));
     launch(qkvz, gates, tokens, pending, absorb, {OperandLayout::kFP32Rows, tokens, columns(), 0, out.data()}, {});
     EXPECT_TRUE(out.canaries_intact());
@@ -172,11 +196,12 @@ class GdnLayer {
     }
     return outputs;
   }
-  void launch(const ProductResult& qkvz, const ProductResult& gates, int tokens, int pending, bool absorb,
+  void launch(const ProductResult& qkvz, const ProductResult& gates, int tokens, const Committed& pending, bool absorb,
               const Operand& out, const L2Fill& fill) {
     RoundControl control;
-    control.pending = pending;
+    control.set_path(pending.path);
     control.half = half;
+    if (tree != nullptr) control.set_tree(*tree);
     copy_to_device(control_, std::span<const RoundControl>(&control, 1));
     GdnPass pass{
         .shape = settings.shape,
@@ -189,6 +214,7 @@ class GdnLayer {
     pass.out = out;
     pass.fill = fill;
     pass.absorb = absorb;
+    pass.tree = !absorb && (tree != nullptr || cache.keeps_snapshots);
     const int slices = settings.slices == 0 ? gdn_slices_of_device() : settings.slices;
     launch_gdn_pass("gdn_test", settings.form, slices, pass, {});
     synchronize();
@@ -212,6 +238,7 @@ class GdnLayer {
   const GdnHostWeights weights;
   CudaGdnCache cache;
   int half = 1;
+  const TokenTree* tree = nullptr;  // of the next launches; null: a chain
 
  private:
   DeviceBuffer convolution_, decay_rate_, dt_bias_, norm_, control_;

@@ -69,8 +69,8 @@ TEST_P(GdnForms, VerifyAndFoldFollowTheDefinition) {
     const std::vector<double> state = oracle.state();
     EXPECT_LE(largest_error(layer.round(second, tokens), expected_of(oracle, second)), bound())
         << tokens << " tokens, second";
-    EXPECT_LE(relative_error(widened(layer.cache.state(0, layer.half)), state), bound()) << tokens;
-    EXPECT_LE(relative_error(widened(layer.cache.state(tokens, 1 - layer.half)), oracle.state()), bound()) << tokens;
+    EXPECT_LE(relative_error(widened(layer.state(0, layer.half)), state), bound()) << tokens;
+    EXPECT_LE(relative_error(widened(layer.state(tokens, 1 - layer.half)), oracle.state()), bound()) << tokens;
   }
 }
 
@@ -99,7 +99,7 @@ TEST_P(GdnForms, CommitsOfAnyCountGoOnFromTheAcceptedTokens) {
     pending = accepted;
     position += static_cast<std::uint64_t>(accepted);
   }
-  EXPECT_LE(relative_error(widened(layer.cache.state(pending, 1 - layer.half)), oracle.state()), bound());
+  EXPECT_LE(relative_error(widened(layer.state(pending, 1 - layer.half)), oracle.state()), bound());
 }
 
 TEST_P(GdnForms, PrefillsOfAnyLengthGoOnInDecoding) {
@@ -114,7 +114,7 @@ TEST_P(GdnForms, PrefillsOfAnyLengthGoOnInDecoding) {
     GdnInputs committed(before.begin(), before.begin() + 2);
     expected_of(oracle, committed);
     EXPECT_LE(largest_error(layer.prefill(prompt, 2), expected_of(oracle, prompt)), bound()) << tokens;
-    EXPECT_LE(relative_error(widened(layer.cache.state(0, layer.half)), oracle.state()), bound()) << tokens;
+    EXPECT_LE(relative_error(widened(layer.state(0, layer.half)), oracle.state()), bound()) << tokens;
     EXPECT_LE(largest_error(layer.prefill(more, 0), expected_of(oracle, more)), bound()) << tokens;
     EXPECT_LE(largest_error(layer.round(more, 0), expected_of(oracle, more)), bound()) << tokens;
   }
@@ -173,7 +173,7 @@ TEST_P(GdnForms, ARejectedTokenThatLeaksIsSeen) {
     expected_of(oracle, GdnInputs(inputs.begin(), inputs.begin() + 4));
     const std::vector<double> state = oracle.state();
     EXPECT_GT(largest_error(layer.round(next, leaked), expected_of(oracle, next)), 20 * bound());
-    EXPECT_GT(relative_error(widened(layer.cache.state(0, layer.half)), state), 20 * bound());
+    EXPECT_GT(relative_error(widened(layer.state(0, layer.half)), state), 20 * bound());
   }
 }
 
@@ -247,7 +247,7 @@ TEST_P(GdnBits, TheRecurrentFormHasTheSameBitsHoweverItIsCut) {
     const GdnInputs sequence = random_inputs(settings.shape, 60, 96);
     GdnLayer single(settings);
     const GdnOutputs expected = by_rounds(single, sequence, {1}, 0);
-    const std::vector<float> state = single.cache.state(0, single.half);
+    const std::vector<float> state = single.state(0, single.half);
     struct Cut {
       std::vector<int> cuts;
       int rejected;
@@ -257,14 +257,14 @@ TEST_P(GdnBits, TheRecurrentFormHasTheSameBitsHoweverItIsCut) {
       GdnLayer layer(settings);
       EXPECT_EQ(first_difference(by_rounds(layer, sequence, cut.cuts, cut.rejected), expected), "")
           << "cuts of " << cut.cuts[0] << " and so on";
-      EXPECT_EQ(layer.cache.state(0, layer.half), state) << "cuts of " << cut.cuts[0] << " and so on";
+      EXPECT_EQ(layer.state(0, layer.half), state) << "cuts of " << cut.cuts[0] << " and so on";
     }
     GdnLayer prefilled(settings);
     const GdnOutputs prompt = prefilled.prefill(GdnInputs(sequence.begin(), sequence.begin() + 50), 0);
     EXPECT_EQ(first_difference(prompt, GdnOutputs(expected.begin(), expected.begin() + 50)), "");
     const GdnOutputs rest = by_rounds(prefilled, GdnInputs(sequence.begin() + 50, sequence.end()), {5}, 3);
     EXPECT_EQ(first_difference(rest, GdnOutputs(expected.begin() + 50, expected.end())), "");
-    EXPECT_EQ(prefilled.cache.state(0, prefilled.half), state);
+    EXPECT_EQ(prefilled.state(0, prefilled.half), state);
   }
 }
 
@@ -273,9 +273,9 @@ TEST_P(GdnBits, TheHostFoldsAsTheKernelsDo) {
   GdnLayer layer({.slices = GetParam()});
   layer.round(random_inputs(layer.settings.shape, 61, 32), 0);
   for (const int pending : {0, 1, 13, 31}) {
-    const std::vector<float> by_host = layer.cache.state(pending, 1 - layer.half);
+    const std::vector<float> by_host = layer.state(pending, 1 - layer.half);
     layer.round(random_inputs(layer.settings.shape, 62, 32), pending);
-    EXPECT_EQ(layer.cache.state(0, layer.half), by_host) << pending;
+    EXPECT_EQ(layer.state(0, layer.half), by_host) << pending;
   }
 }
 
