@@ -16,6 +16,7 @@
 
 #include "engine/backend/collector.h"
 #include "engine/backend/launch_record.h"
+#include "engine/backend/memory_part.h"
 #include "engine/backend/options.h"
 #include "engine/backend/token_tree.h"
 #include "engine/backend/weight_inventory.h"
@@ -120,6 +121,16 @@ class Backend {
   // From here on the driver of a GPU records every kernel, at the host's cost: rounds are launched so that the cost falls
   // into the time in which the GPU computes. Kernels, their order and results stay what they are.
   virtual void expect_driver_records() {}
+
+  // What it would keep in memory with caches of `capacity` tokens in `formats`, its other options as they are, by part:
+  // the sizes that it allocates by, without allocating. Empty: it does not say.
+  [[nodiscard]] virtual std::vector<MemoryPart> memory_plan(const EngineOptions::KeyValue& formats,
+                                                            std::int64_t capacity) const {
+    (void)formats;
+    (void)capacity;
+    return {};
+  }
+  [[nodiscard]] virtual DeviceMemory device_memory() const { return {}; }
 
   // What runs: {"backend": "cpu", "instruction_set": "AVX3_DL", "threads": 2, ...}, for records.
   [[nodiscard]] virtual Json description() const = 0;

@@ -21,6 +21,15 @@ std::uint64_t WeightInventory::bytes_per_round(AccessPattern pattern) const {
   return sum;
 }
 
+std::vector<MemoryPart> WeightInventory::resident_parts() const {
+  std::vector<MemoryPart> parts = {{kWeightsPart, 0}, {kStatePart, 0}, {kKeyValuePart, 0}};
+  for (const InventoryEntry& entry : entries) {
+    const bool state = entry.pattern == AccessPattern::kState;
+    parts[state ? 1 : entry.pattern == AccessPattern::kCache ? 2 : 0].bytes += entry.resident_bytes;
+  }
+  return parts;
+}
+
 std::vector<UnreadTensor> unread_tensors(const Checkpoint& checkpoint) {
   std::vector<UnreadTensor> unread;
   for (const std::string& name : checkpoint.names()) {

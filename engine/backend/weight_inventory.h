@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/memory_part.h"
 #include "engine/checkpoint/checkpoint.h"
 
 namespace tare::engine {
@@ -32,6 +33,8 @@ struct WeightInventory {
   [[nodiscard]] std::uint64_t bytes_per_round() const;
   [[nodiscard]] std::uint64_t resident_bytes() const;
   [[nodiscard]] std::uint64_t bytes_per_round(AccessPattern pattern) const;
+  // What it keeps in memory: kWeightsPart, kStatePart, kKeyValuePart.
+  [[nodiscard]] std::vector<MemoryPart> resident_parts() const;
 };
 
 // A tensor of the checkpoint that no backend loads: those of the MTP head.

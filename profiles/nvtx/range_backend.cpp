@@ -77,6 +77,11 @@ class RangeBackend final : public engine::Backend {
   }
   [[nodiscard]] bool set_collector(engine::Collector* collector) override { return backend_->set_collector(collector); }
   void expect_driver_records() override { backend_->expect_driver_records(); }
+  [[nodiscard]] std::vector<engine::MemoryPart> memory_plan(const engine::EngineOptions::KeyValue& formats,
+                                                            std::int64_t capacity) const override {
+    return backend_->memory_plan(formats, capacity);
+  }
+  [[nodiscard]] engine::DeviceMemory device_memory() const override { return backend_->device_memory(); }
   [[nodiscard]] Json description() const override { return backend_->description(); }
 
  private:

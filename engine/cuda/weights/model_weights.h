@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/backend/memory_part.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/cuda/attention/attention.h"
 #include "engine/cuda/gdn/gdn.h"
@@ -56,10 +57,6 @@ struct CudaModelWeights {
 
 // Bytes that load_cuda_weights will allocate, by part ("embedding", "attention", "gdn", "mlp", "head", "staging"),
 // without loading anything.
-struct MemoryPart {
-  std::string name;
-  std::uint64_t bytes = 0;
-};
 [[nodiscard]] std::vector<MemoryPart> plan_cuda_weights(const ModelConfig& config, const EngineOptions& options);
 
 // Throws Error (input) naming the tensor: missing, misshapen, not finite, a scale that overflows; Error (environment):
