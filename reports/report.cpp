@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <utility>
 
 #include "base/file.h"
@@ -49,6 +50,39 @@ void make_directory(const fs::path& directory) {
                 "check the path and its permissions");
 }
 
+// Script and data of a plot, drawn in `directory`.
+std::string drawn(const Plot& plot, const fs::path& directory, const ReportOptions& options) {
+  write_file_atomically(directory / (plot.name + ".gp"), plot.script);
+  write_file_atomically(directory / (plot.name + ".dat"), plot.data);
+  run_gnuplot(options.gnuplot, directory, plot.name + ".gp");
+  return finished_svg(read_text_file(directory / (plot.name + ".svg")), plot.name, plot.title, plot.description);
+}
+
+std::string as_file(const std::string& svg) {
+  return "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n" + svg;
+}
+
+// A folder of a name that nobody else has, gone with this.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "tare-figure-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr)
+      throw Error(ErrorKind::kEnvironment, "no folder can be made there", fs::temp_directory_path().string());
+    path_ = name;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
 // Draws one figure; what keeps it from being drawn goes into the figure and into `report.missing`.
 Figure draw(const Plot& plot, const fs::path& directory, const ReportOptions& options, WrittenReport& report) {
   Figure figure{plot.name, plot.title, plot.caption, {}, {}, plot.section, plot.before};
@@ -61,14 +95,11 @@ Figure draw(const Plot& plot, const fs::path& directory, const ReportOptions& op
     figure.missing = fmt::format("There is nothing to draw: {}.", plot.nothing);
     return figure;
   }
-  write_file_atomically(directory / (plot.name + ".gp"), plot.script);
-  write_file_atomically(directory / (plot.name + ".dat"), plot.data);
   report.files.push_back(directory / (plot.name + ".gp"));
   report.files.push_back(directory / (plot.name + ".dat"));
   try {
-    run_gnuplot(options.gnuplot, directory, plot.name + ".gp");
-    figure.svg = finished_svg(read_text_file(drawing), plot.name, plot.title, plot.description);
-    write_file_atomically(drawing, "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n" + figure.svg);
+    figure.svg = drawn(plot, directory, options);
+    write_file_atomically(drawing, as_file(figure.svg));
     report.files.push_back(drawing);
   } catch (const Error& error) {
     figure.svg.clear();
@@ -83,6 +114,12 @@ Figure draw(const Plot& plot, const fs::path& directory, const ReportOptions& op
 std::vector<Plot> report_plots(const Findings& findings) {
   return {effects_plot(findings), runs_plot(findings),  prompts_plot(findings), conditions_plot(findings),
           times_plot(findings),   round_plot(findings), rates_plot(findings),   time_differences_plot(findings)};
+}
+
+void write_figure(const Plot& plot, const fs::path& file, const ReportOptions& options) {
+  if (!plot.nothing.empty()) throw internal_error(fmt::format("figure {}: {}", plot.name, plot.nothing));
+  const TemporaryFolder folder;
+  write_file_atomically(file, as_file(drawn(plot, folder.path(), options)));
 }
 
 WrittenReport write_report(const Findings& findings, const fs::path& directory, const ReportOptions& options) {

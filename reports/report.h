@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "reports/figures.h"
 #include "reports/findings.h"
 
 namespace tare::reports {
@@ -26,5 +27,9 @@ struct WrittenReport {
 // written.
 [[nodiscard]] WrittenReport write_report(const Findings& findings, const std::filesystem::path& directory,
                                          const ReportOptions& options = {});
+
+// Draws one figure into `file` (SVG), by way of a folder of its own that is removed. Throws Error (internal): there is
+// nothing to draw; Error (environment): no gnuplot, or the file cannot be written.
+void write_figure(const Plot& plot, const std::filesystem::path& file, const ReportOptions& options = {});
 
 }  // namespace tare::reports

@@ -7,8 +7,10 @@
 #include <set>
 #include <sstream>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "markup.h"
+#include "reports/figure_roofline.h"
 #include "reports/figures.h"
 #include "reports/gnuplot.h"
 #include "reports/palette.h"
@@ -294,6 +296,43 @@ TEST(TimeFigures, EveryColourTurnsInTheDark) {
   for (const Colour& colour : kParts) EXPECT_TRUE(lights.insert(colour.light).second) << colour.light;
   for (const Colour& colour : {kOtherParts, kIdle, kHost, kPaper, kInk, kMuted, kRule, kBand})
     EXPECT_TRUE(lights.insert(colour.light).second) << colour.light;
+}
+
+RooflineFigure roofline() {
+  return {"A round of 1 token <&>", 60, 200, {{"mlp", 3.7, 200, 90}, {"gdn", 1.75, 105, kMissing}, {"none", 0, 0, 0}}};
+}
+
+TEST(RooflineFigure, HasTheRoofAndEveryClassUnderIt) {
+  const Plot plot = roofline_plot(roofline());
+  const std::vector<Block> blocks = blocks_of(plot.data);
+  ASSERT_EQ(blocks.size(), 3U) << "the roof and two classes: the third has no operations";
+  for (const std::vector<double>& corner : blocks[0]) EXPECT_NEAR(corner[1], std::min(60 * corner[0], 200.0), 1e-9);
+  EXPECT_NEAR(blocks[0][1][0], 200.0 / 60, 1e-12) << "the ridge";
+  EXPECT_EQ(blocks[1][0][2], 90);
+  EXPECT_TRUE(std::isnan(blocks[2][0][2]));
+  const markup::Page page = markup::read(drawn(plot));
+  EXPECT_EQ(page.fault, "");
+  for (const char* label : {"mlp", "gdn", "does 90.00 (45 %)", "read rate 60.00 GB/s", "A round of 1 token <&>"})
+    EXPECT_THAT(page.text, HasSubstr(label));
+}
+
+TEST(RooflineFigure, WithoutAKnownComputeRateTheRoofGoesOn) {
+  RooflineFigure figure = roofline();
+  figure.compute_gops = kMissing;
+  const Plot plot = roofline_plot(figure);
+  for (const std::vector<double>& corner : blocks_of(plot.data)[0]) EXPECT_NEAR(corner[1], 60 * corner[0], 1e-9);
+  EXPECT_EQ(markup::read(drawn(plot)).fault, "");
+  EXPECT_NE(roofline_plot({}).nothing, "");
+}
+
+TEST(RooflineFigure, IsWrittenAsAFileOfItsOwn) {
+  const TemporaryDirectory directory;
+  write_figure(roofline_plot(roofline()), directory.path() / "r.svg");
+  const std::string svg = read_text_file(directory.path() / "r.svg");
+  EXPECT_TRUE(svg.starts_with("<?xml"));
+  EXPECT_THROW(write_figure(roofline_plot({}), directory.path() / "none.svg"), Error);
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / "none.svg"));
+  EXPECT_THROW(write_figure(roofline_plot(roofline()), directory.path() / "n.svg", {"/nowhere/gnuplot"}), Error);
 }
 
 }  // namespace
