@@ -53,6 +53,10 @@ class ForcedPolicy final : public TokenPolicy {
   bool needs_logits() const override { return natural_->needs_logits(); }
   bool exhausted(std::int64_t produced) const override { return produced >= static_cast<std::int64_t>(text_.size()); }
   bool stops_at_end_of_text() const override { return false; }
+  std::optional<std::int32_t> known(std::int64_t index) const override {
+    if (index >= static_cast<std::int64_t>(text_.size())) return std::nullopt;
+    return text_[static_cast<std::size_t>(index)];
+  }
 
  private:
   std::vector<std::int32_t> text_;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,11 @@ class TokenPolicy {
   [[nodiscard]] virtual bool needs_logits() const = 0;
   // True when nothing may follow after `produced` tokens whatever the text says (a forced text has ended).
   [[nodiscard]] virtual bool exhausted(std::int64_t produced) const = 0;
+  // The token that will be committed at `index` whatever the scores; nothing when it depends on them.
+  [[nodiscard]] virtual std::optional<std::int32_t> known(std::int64_t index) const {
+    (void)index;
+    return std::nullopt;
+  }
   // True when an end-of-text token ends the generation (a forced text goes on to its own end).
   [[nodiscard]] virtual bool stops_at_end_of_text() const = 0;
 };

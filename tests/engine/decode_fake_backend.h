@@ -2,6 +2,8 @@
 // strict about the order of calls (verify, then commit; nothing else).
 #pragma once
 
+#include <algorithm>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <vector>
@@ -12,7 +14,7 @@
 
 namespace tare::engine {
 
-class FakeBackend final : public Backend {
+class FakeBackend : public Backend {
  public:
   FakeBackend(std::int64_t vocab_size, std::int64_t capacity, EngineOptions options = {})
       : capacity_(capacity), options_(std::move(options)) {
@@ -58,6 +60,35 @@ class FakeBackend final : public Backend {
     append(absorbed_, path);
     tree_.reset();
   }
+  // Drafts what this backend will choose, but for one row in `wrong_every`, whose first two candidates are exchanged:
+  // a chain then stops there and a tree need not. 0: no drafter.
+  void draft_well_but_every(std::int64_t wrong_every) { wrong_every_ = wrong_every; }
+  bool has_drafter() const override { return wrong_every_ > 0; }
+  DraftOutput draft(const DraftRequest& request) override {
+    if (tree_) throw std::logic_error("draft before commit");
+    if (frontier() + request.tokens >= capacity_) throw std::logic_error("a draft beyond the context");
+    ++drafts_;
+    std::vector<std::int32_t> text = absorbed_;
+    text.push_back(request.anchor);
+    draft_tokens_.clear();
+    draft_log_probabilities_.clear();
+    for (std::int64_t row = 0; row < request.tokens; ++row) {
+      fill(text);
+      std::vector<std::int32_t> order(logits_.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [this](std::int32_t a, std::int32_t b) {
+        return logits_[static_cast<std::size_t>(a)] > logits_[static_cast<std::size_t>(b)];
+      });
+      text.push_back(order[0]);
+      if (static_cast<std::int64_t>(text.size()) % wrong_every_ == 0) std::swap(order[0], order[1]);
+      for (std::int64_t rank = 0; rank < request.candidates; ++rank) {
+        draft_tokens_.push_back(order[static_cast<std::size_t>(rank)]);
+        draft_log_probabilities_.push_back(-0.5F * static_cast<float>(rank + 1));
+      }
+    }
+    return {request.tokens, request.candidates, draft_tokens_, draft_log_probabilities_};
+  }
+  [[nodiscard]] std::int64_t drafts() const { return drafts_; }
   std::vector<float> recurrent_state(std::int64_t) const override { return {}; }
   WeightInventory inventory(std::int64_t, std::int64_t) const override {
     return {{{"weights", "fp32", AccessPattern::kStream, claimed_bytes_, claimed_bytes_, claimed_bytes_ / 4}}};
@@ -84,6 +115,10 @@ class FakeBackend final : public Backend {
   std::vector<std::int32_t> best_;
   VerifyRequest last_request_;
   std::int64_t verifies_ = 0;
+  std::int64_t drafts_ = 0;
+  std::int64_t wrong_every_ = 0;
+  std::vector<std::int32_t> draft_tokens_;
+  std::vector<float> draft_log_probabilities_;
   std::vector<LaunchRecord> launches_;
 
   void append(std::vector<std::int32_t>& text, std::span<const std::int32_t> path) const {
