@@ -11,6 +11,7 @@
 #include "harness/analysis/descriptions.h"
 #include "harness/analysis/effects.h"
 #include "harness/analysis/gathered.h"
+#include "harness/analysis/profiled_rounds.h"
 #include "harness/analysis/reconciliation.h"
 #include "harness/environment/build_info.h"
 #include "harness/environment/environment.h"
@@ -79,8 +80,10 @@ reports::Findings analyse(const Ledger& ledger) {
   findings.texts = describe_texts(gathered, findings.warnings);
   findings.conditions = describe_conditions(gathered, findings.warnings);
   findings.schedule = describe_schedule(gathered);
-  const std::vector<ProfileRecord> profiles = ledger.profiles();
-  if (!profiles.empty()) findings.times = times_of(reconcile(gathered, profiles));
+  if (!gathered.profiles.empty()) {
+    findings.times = times_of(reconcile(gathered));
+    add_profiled_rounds(findings.times, gathered);
+  }
   warn_of_what_lacks(gathered, findings);
   if (findings.validity.valid) {
     add_effects(gathered, findings);

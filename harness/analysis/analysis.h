@@ -4,7 +4,8 @@
 // Refused, with the reason in Findings::validity and verdict "invalid" everywhere and no effects:
 //   validation missing or failed, or one of its positive controls not caught;
 //   a finished run whose launch opened another checkpoint, options or build than the arm's other launches;
-//   replays that did not commit the text they were forced onto, or a prompt missing from a run.
+//   replays that did not commit the text they were forced onto, or a prompt missing from a run;
+//   a twin launch that took another path than the experiment states for its arm.
 // Left out and listed: warm-up runs, interrupted, failed and excluded runs, runs of incomplete blocks.
 #pragma once
 

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "harness/experiment/launch_rules.h"
+#include "harness/ledger/launched_names.h"
 
 namespace tare::harness {
 namespace {
@@ -184,6 +186,39 @@ void judge_replays(const Gathered& gathered, Judgement& judgement) {
   }
 }
 
+// What the arms of an experiment must and must not launch, against what their twin launches did. An arm whose twin says
+// nothing has not been shown to be what was meant; before its first twin that is only said.
+void judge_launched(const Gathered& gathered, std::vector<Warning>& warnings, Judgement& judgement) {
+  const std::vector<LaunchedNames> launched = launched_names(gathered.launches, gathered.profiles);
+  for (const Arm& arm : gathered.experiment.arms) {
+    if (!has_launch_rules(arm)) continue;
+    bool shown = false;
+    std::string fault;
+    for (const LaunchedNames& twin : launched) {
+      if (twin.arm != arm.name) continue;
+      if (!twin.fault.empty()) {
+        fault = twin.fault;
+        continue;
+      }
+      shown = true;
+      const std::vector<std::string> broken = broken_launch_rules(arm, twin.names);
+      for (const std::string& text : broken)
+        judgement.refuse("other_path", fmt::format("{} (twin launch {})", text, twin.launch_id), arm.name);
+      if (!broken.empty()) break;  // its other twins would say the same
+    }
+    if (!shown && !fault.empty()) {
+      judgement.refuse("path_not_shown",
+                       fmt::format("what arm '{}' launches is not known, and it has must_launch or must_not_launch: {}",
+                                   arm.name, fault),
+                       arm.name);
+    } else if (!shown) {
+      warnings.push_back({Severity::kWarning, "path_not_shown",
+                          fmt::format("what arm '{}' launches has not been checked yet: no twin has walked", arm.name),
+                          arm.name});
+    }
+  }
+}
+
 reports::ClockAgreement clock_agreement(const Gathered& gathered, std::vector<Warning>& warnings) {
   reports::ClockAgreement clock;
   clock.worst_share = 0;
@@ -222,6 +257,7 @@ reports::Validity judge(const Gathered& gathered, std::vector<Warning>& warnings
   judge_launches(gathered, judgement);
   judge_sittings(gathered, judgement);
   judge_replays(gathered, judgement);
+  judge_launched(gathered, warnings, judgement);
   if (!gathered.counted.empty()) validity.clock = clock_agreement(gathered, warnings);
   if (validity.controls.empty())
     warnings.push_back({Severity::kWarning, "no_controls",

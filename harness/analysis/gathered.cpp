@@ -93,6 +93,7 @@ Gathered gather(const Ledger& ledger) {
   gathered.runs = ledger.runs();
   gathered.samples = ledger.samples();
   gathered.gpus = ledger.gpus();
+  gathered.profiles = ledger.profiles();
   gathered.complete_blocks =
       ledger.complete_blocks(static_cast<std::int64_t>(gathered.plan.blocks.front().runs.size()));
   for (const RunRecord& run : gathered.runs) {

@@ -32,6 +32,7 @@ struct Gathered {
   std::vector<RunRecord> runs;  // all, as they were begun
   std::vector<StoredSample> samples;
   std::vector<GpuRecord> gpus;
+  std::vector<ProfileRecord> profiles;
   std::vector<std::int64_t> complete_blocks;
   std::vector<CountedRun> counted;  // by block and slot
   // What does not fit together: a run of another arm than the plan says, a prompt that lacks, a launch that is unknown.

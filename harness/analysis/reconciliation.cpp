@@ -31,19 +31,24 @@ struct Amount {
 };
 using Rows = std::map<Key, Amount>;
 
-// One prompt of one arm.
+// One cell of one arm, or the mean of a prompt's cells.
 struct Point {
   double timed_us = 0;
   double span_us = 0;
   double idle_us = 0;
   double round_us = 0;
   Rows rows;
-  double profiles = 0;  // twin launches that are summed up here, until average()
 };
+struct Cell {
+  std::string prompt;
+  std::int64_t block = 0;
+  friend auto operator<=>(const Cell&, const Cell&) = default;
+};
+using Cells = std::map<Cell, Point>;
 using Points = std::map<std::string, Point>;  // by prompt id
 
 std::string name_of(const Key& key) {
-  return key.part.empty() ? key.launch : fmt::format("{}  {}", key.launch, key.part);
+  return name_of_row(key.launch, key.part);
 }
 
 Rows rows_of(const ProfileRecord& profile) {
@@ -59,41 +64,76 @@ Rows rows_of(const ProfileRecord& profile) {
   return rows;
 }
 
-void add_profile(Point& point, const ProfileRecord& profile) {
-  point.profiles += 1;
-  point.span_us += profile.span_us;
-  point.idle_us += profile.idle_us;
-  point.round_us += profile.round_us;
-  for (const auto& [key, amount] : rows_of(profile)) {
-    point.rows[key].us += amount.us;
-    point.rows[key].bytes += amount.bytes;
+void add(Point& sum, const Point& point) {
+  sum.timed_us += point.timed_us;
+  sum.span_us += point.span_us;
+  sum.idle_us += point.idle_us;
+  sum.round_us += point.round_us;
+  for (const auto& [key, amount] : point.rows) {
+    sum.rows[key].us += amount.us;
+    sum.rows[key].bytes += amount.bytes;
   }
 }
 
-void average(Point& point) {
-  point.span_us /= point.profiles;
-  point.idle_us /= point.profiles;
-  point.round_us /= point.profiles;
-  for (auto& [key, amount] : point.rows) {
-    amount.us /= point.profiles;
-    amount.bytes /= point.profiles;
+void divide(Point& sum, double count) {
+  sum.timed_us /= count;
+  sum.span_us /= count;
+  sum.idle_us /= count;
+  sum.round_us /= count;
+  for (auto& [key, amount] : sum.rows) {
+    amount.us /= count;
+    amount.bytes /= count;
   }
 }
 
-// Mean time of a round by prompt, over the counted runs of an arm.
-std::map<std::string, double> timed_rounds(const Gathered& gathered, std::size_t arm) {
-  std::map<std::string, std::vector<double>> all;
+// Means of the prompts over those of their cells that `other` has too.
+Points means_over(const Cells& cells, const Cells& other) {
+  Points points;
+  std::map<std::string, double> counts;
+  for (const auto& [cell, point] : cells) {
+    if (!other.contains(cell)) continue;
+    add(points[cell.prompt], point);
+    counts[cell.prompt] += 1;
+  }
+  for (auto& [prompt, point] : points) divide(point, counts[prompt]);
+  return points;
+}
+
+std::int64_t common(const Cells& a, const Cells& b) {
+  return std::count_if(a.begin(), a.end(), [&](const auto& entry) { return b.contains(entry.first); });
+}
+
+// Mean time of a round by cell, over the counted runs of an arm.
+std::map<Cell, double> timed_rounds(const Gathered& gathered, std::size_t arm) {
+  std::map<Cell, std::vector<double>> all;
   for (const CountedRun& run : gathered.counted) {
     if (run.arm != arm) continue;
     for (const PromptResult& result : run.results)
       if (result.rounds.size() > 0)
-        all[result.prompt_id].push_back(kUsPerNs * static_cast<double>(result.decode_ns) /
-                                        static_cast<double>(result.rounds.size()));
+        all[{result.prompt_id, run.record.block}].push_back(kUsPerNs * static_cast<double>(result.decode_ns) /
+                                                            static_cast<double>(result.rounds.size()));
   }
-  std::map<std::string, double> means;
-  for (const auto& [prompt, values] : all)
-    means[prompt] = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  std::map<Cell, double> means;
+  for (const auto& [cell, values] : all)
+    means[cell] = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   return means;
+}
+
+// By prompt, the different digests of what launches of an arm would have emitted; none where a worker did not say.
+using Outputs = std::map<std::string, std::set<std::string>>;
+
+// What is known of one arm before it is compared.
+struct Profiled {
+  ReconciledArm arm;
+  Cells cells;
+  Outputs outputs;
+};
+
+void add_outputs(const Gathered& gathered, std::size_t arm, Outputs& outputs) {
+  for (const CountedRun& run : gathered.counted)
+    if (run.arm == arm)
+      for (const PromptResult& result : run.results)
+        if (!result.natural_digest.empty()) outputs[result.prompt_id].insert(result.natural_digest);
 }
 
 // Mean and paired interval of differences.
@@ -139,22 +179,36 @@ ReconciledRow compare(const std::string& what, const std::vector<const Point*>& 
   return row;
 }
 
-ReconciledDifference difference_of(const std::string& arm, const Points& baseline, const Points& other) {
+// Prompts on which all launches of both arms chose the same, of those that both tell of.
+void compare_outputs(const Outputs& baseline, const Outputs& other, ReconciledDifference& result) {
+  for (const auto& [prompt, digests] : baseline) {
+    const auto found = other.find(prompt);
+    if (found == other.end()) continue;
+    ++result.outputs_compared;
+    if (digests.size() == 1 && digests == found->second) ++result.outputs_equal;
+  }
+}
+
+ReconciledDifference difference_of(const std::string& arm, const Cells& cells_of_baseline, const Cells& cells_of_arm) {
   ReconciledDifference result;
   result.arm = arm;
+  result.cells = common(cells_of_baseline, cells_of_arm);
+  const Points baseline = means_over(cells_of_baseline, cells_of_arm);
+  const Points other = means_over(cells_of_arm, cells_of_baseline);
   std::vector<const Point*> a;
   std::vector<const Point*> b;
   for (const auto& [prompt, point] : baseline) {
-    const auto found = other.find(prompt);
-    if (found == other.end()) continue;
     a.push_back(&point);
-    b.push_back(&found->second);
+    b.push_back(&other.at(prompt));
   }
   result.prompts = static_cast<std::int64_t>(a.size());
   if (a.empty()) return result;
   result.timed = compare("timed round", a, b, [](const Point& point) { return Amount{point.timed_us, 0}; });
   result.idle = compare("idle", a, b, [](const Point& point) { return Amount{point.idle_us, 0}; });
-  result.host = compare("host", a, b, [](const Point& point) { return Amount{point.timed_us - point.span_us, 0}; });
+  result.host = compare("host", a, b, [](const Point& point) { return Amount{point.round_us - point.span_us, 0}; });
+  result.residual = compare("residual", a, b, [](const Point& point) {
+    return Amount{point.timed_us - point.round_us, 0};
+  });
 
   const std::set<std::string> by_part = parts_with_one_launch(baseline, other);
   std::map<Key, std::pair<std::string, std::string>> names;  // launches: the baseline's, the arm's
@@ -176,22 +230,23 @@ ReconciledDifference difference_of(const std::string& arm, const Points& baselin
         if (reduced(row) == key) sum.us += amount.us, sum.bytes += amount.bytes;
       return sum;
     }));
+    result.rows.back().part = key.part;
   }
   std::stable_sort(result.rows.begin(), result.rows.end(), [](const ReconciledRow& x, const ReconciledRow& y) {
     return std::abs(x.difference_us) > std::abs(y.difference_us);
   });
-  double explained = result.idle.difference_us;
+  double explained = result.idle.difference_us + result.host.difference_us;
   for (const ReconciledRow& row : result.rows) explained += row.difference_us;
-  result.adds_up =
-      std::abs(result.host.difference_us) <= std::max(kMostResidualOfDifference * std::abs(result.timed.difference_us),
-                                                      kMostResidualOfRound * result.timed.baseline_us);
+  result.adds_up = std::abs(result.residual.difference_us) <=
+                   std::max(kMostResidualOfDifference * std::abs(result.timed.difference_us),
+                            kMostResidualOfRound * result.timed.baseline_us);
   result.explained_share = result.timed.difference_us == 0 ? 0 : explained / result.timed.difference_us;
   return result;
 }
 
-ReconciledArm arm_of(const std::string& name, const Points& points) {
-  ReconciledArm arm;
-  arm.arm = name;
+void sum_up(const Cells& cells, ReconciledArm& arm) {
+  const Points points = means_over(cells, cells);
+  arm.cells = static_cast<std::int64_t>(cells.size());
   arm.prompts = static_cast<std::int64_t>(points.size());
   const auto n = static_cast<double>(points.size());
   std::map<Key, Amount> sums;
@@ -205,151 +260,91 @@ ReconciledArm arm_of(const std::string& name, const Points& points) {
       sums[key].bytes += amount.bytes / n;
     }
   }
-  arm.host_us = arm.timed_us - arm.span_us;
+  arm.host_us = arm.profiled_us - arm.span_us;
+  arm.residual_us = arm.timed_us - arm.profiled_us;
   for (const auto& [key, amount] : sums) {
     ReconciledRow& row = arm.rows.emplace_back();
     row.what = name_of(key);
+    row.part = key.part;
     row.arm_us = amount.us;
     row.arm_bytes = amount.bytes;
   }
   std::stable_sort(arm.rows.begin(), arm.rows.end(),
                    [](const ReconciledRow& x, const ReconciledRow& y) { return x.arm_us > y.arm_us; });
-  return arm;
 }
 
-Json row_json(const ReconciledRow& row) {
-  Json json = {{"what", row.what},
-               {"baseline_us", row.baseline_us},
-               {"arm_us", row.arm_us},
-               {"difference_us", row.difference_us},
-               {"baseline_bytes", row.baseline_bytes},
-               {"arm_bytes", row.arm_bytes}};
-  if (row.interval) json["interval_us"] = {row.interval->low, row.interval->high};
-  return json;
+// Why an arm whose collector lost this many records cannot be reconciled; empty when it can.
+std::string loss_of(const ReconciledArm& arm) {
+  const double lost = static_cast<double>(arm.dropped + arm.invalid);
+  if (lost <= kMostLostShare * (static_cast<double>(arm.records) + lost)) return {};
+  return fmt::format("the collector dropped {} records and {} have no valid times, of {}: more than one in {:.0f}",
+                     arm.dropped, arm.invalid, arm.records + arm.dropped + arm.invalid, 1 / kMostLostShare);
+}
+
+Profiled profiled_arm(const Gathered& gathered, std::size_t index) {
+  Profiled result;
+  ReconciledArm& arm = result.arm;
+  arm.arm = gathered.experiment.arms[index].name;
+  const std::map<Cell, double> timed = timed_rounds(gathered, index);
+  std::map<Cell, double> counts;
+  std::string fault = "was not profiled";
+  for (const ProfileRecord& profile : gathered.profiles) {
+    const auto launch = std::find_if(gathered.launches.begin(), gathered.launches.end(),
+                                     [&](const LaunchRecord& record) { return record.id == profile.launch_id; });
+    if (launch == gathered.launches.end() || launch->arm != arm.arm) continue;
+    fault = profile.fault;
+    if (!fault.empty()) continue;
+    const Cell cell{profile.prompt_id, launch->block};
+    const auto found = timed.find(cell);
+    if (found == timed.end()) continue;
+    arm.source = profile.source;
+    arm.unmatched = profile.unmatched;
+    arm.records += profile.records;
+    arm.dropped += profile.dropped;
+    arm.invalid += profile.invalid;
+    add(result.cells[cell], {found->second, profile.span_us, profile.idle_us, profile.round_us, rows_of(profile)});
+    counts[cell] += 1;
+    if (!profile.natural_digest.empty()) result.outputs[profile.prompt_id].insert(profile.natural_digest);
+  }
+  for (auto& [cell, point] : result.cells) divide(point, counts[cell]);
+  if (!result.cells.empty()) fault = loss_of(arm);
+  if (fault.empty() && result.cells.empty()) fault = "no profiled prompt was timed in the same block";
+  arm.fault = fault;
+  if (fault.empty()) sum_up(result.cells, arm);
+  add_outputs(gathered, index, result.outputs);
+  arm.outputs_unsteady = std::count_if(result.outputs.begin(), result.outputs.end(),
+                                       [](const auto& entry) { return entry.second.size() > 1; });
+  return result;
 }
 
 }  // namespace
 
+std::string name_of_row(const std::string& launch, const std::string& part) {
+  return part.empty() ? launch : fmt::format("{}  {}", launch, part);
+}
+
 Reconciliation reconcile(const Ledger& ledger) {
-  const std::vector<ProfileRecord> profiles = ledger.profiles();
-  if (profiles.empty())
+  const Gathered gathered = gather(ledger);
+  if (gathered.profiles.empty())
     throw input_error(ledger.file().string(), "holds no profiles",
                       "give the experiment \"profile\": {\"prompts\": 4} and run it again");
-  return reconcile(gather(ledger), profiles);
+  return reconcile(gathered);
 }
 
-Reconciliation reconcile(const Gathered& gathered, const std::vector<ProfileRecord>& profiles) {
+Reconciliation reconcile(const Gathered& gathered) {
   Reconciliation result;
   result.baseline = gathered.experiment.arms.front().name;
-  std::vector<Points> points(gathered.experiment.arms.size());
-  for (std::size_t i = 0; i < gathered.experiment.arms.size(); ++i) {
-    const std::string& name = gathered.experiment.arms[i].name;
-    const std::map<std::string, double> timed = timed_rounds(gathered, i);
-    std::string fault = "was not profiled";
-    std::string source;
-    std::string unmatched;
-    for (const ProfileRecord& profile : profiles) {
-      const auto launch = std::find_if(gathered.launches.begin(), gathered.launches.end(),
-                                       [&](const LaunchRecord& record) { return record.id == profile.launch_id; });
-      if (launch == gathered.launches.end() || launch->arm != name) continue;
-      fault = profile.fault;
-      if (!fault.empty()) continue;
-      const auto found = timed.find(profile.prompt_id);
-      if (found == timed.end()) continue;
-      source = profile.source;
-      unmatched = profile.unmatched;
-      add_profile(points[i][profile.prompt_id], profile);
-      points[i][profile.prompt_id].timed_us = found->second;
-    }
-    for (auto& [prompt, point] : points[i]) average(point);
-    if (fault.empty() && points[i].empty()) fault = "no profiled prompt was timed";
-    ReconciledArm arm = points[i].empty() ? ReconciledArm{} : arm_of(name, points[i]);
-    arm.arm = name;
-    arm.fault = points[i].empty() ? fault : "";
-    arm.source = source;
-    arm.unmatched = unmatched;
-    result.arms.push_back(std::move(arm));
+  std::vector<Profiled> profiled;
+  for (std::size_t i = 0; i < gathered.experiment.arms.size(); ++i) profiled.push_back(profiled_arm(gathered, i));
+  const Profiled& baseline = profiled.front();
+  for (const Profiled& arm : profiled) {
+    result.arms.push_back(arm.arm);
+    if (&arm == &baseline || !arm.arm.fault.empty() || !baseline.arm.fault.empty()) continue;
+    ReconciledDifference difference = difference_of(arm.arm.arm, baseline.cells, arm.cells);
+    compare_outputs(baseline.outputs, arm.outputs, difference);
+    result.differences.push_back(std::move(difference));
   }
-  for (std::size_t i = 1; i < points.size(); ++i)
-    if (!points[i].empty() && !points.front().empty())
-      result.differences.push_back(difference_of(gathered.experiment.arms[i].name, points.front(), points[i]));
   return result;
-}
-
-reports::Times times_of(const Reconciliation& reconciliation) {
-  const auto row_of = [](const ReconciledRow& row) {
-    reports::TimeRow result{
-        .what = row.what, .baseline_us = row.baseline_us, .arm_us = row.arm_us, .difference_us = row.difference_us};
-    if (row.interval) {
-      result.low_us = row.interval->low;
-      result.high_us = row.interval->high;
-    }
-    return result;
-  };
-  reports::Times times;
-  for (const ReconciledArm& arm : reconciliation.arms) {
-    reports::ArmTimes& next = times.arms.emplace_back();
-    next.arm = arm.arm;
-    next.fault = arm.fault;
-    next.source = arm.source;
-    next.prompts = arm.prompts;
-    if (!arm.fault.empty()) continue;
-    next.timed_us = arm.timed_us;
-    next.busy_us = arm.span_us - arm.idle_us;
-    next.idle_us = arm.idle_us;
-    next.host_us = arm.host_us;
-    next.profiled_us = arm.profiled_us;
-  }
-  for (const ReconciledDifference& difference : reconciliation.differences) {
-    reports::TimeDifference& next = times.differences.emplace_back();
-    next.arm = difference.arm;
-    next.prompts = difference.prompts;
-    for (const ReconciledRow& row : difference.rows) next.rows.push_back(row_of(row));
-    next.idle = row_of(difference.idle);
-    next.host = row_of(difference.host);
-    next.timed = row_of(difference.timed);
-    next.explained_share = difference.explained_share;
-    next.adds_up = difference.adds_up;
-    next.only_baseline = difference.only_baseline;
-    next.only_arm = difference.only_arm;
-  }
-  return times;
-}
-
-Json to_json(const Reconciliation& reconciliation) {
-  Json arms = Json::array();
-  for (const ReconciledArm& arm : reconciliation.arms) {
-    Json rows = Json::array();
-    for (const ReconciledRow& row : arm.rows)
-      rows.push_back({{"what", row.what}, {"us", row.arm_us}, {"bytes", row.arm_bytes}});
-    arms.push_back({{"arm", arm.arm},
-                    {"fault", arm.fault},
-                    {"source", arm.source},
-                    {"prompts", arm.prompts},
-                    {"timed_us", arm.timed_us},
-                    {"span_us", arm.span_us},
-                    {"idle_us", arm.idle_us},
-                    {"host_us", arm.host_us},
-                    {"profiled_us", arm.profiled_us},
-                    {"unmatched", arm.unmatched},
-                    {"rows", rows}});
-  }
-  Json differences = Json::array();
-  for (const ReconciledDifference& difference : reconciliation.differences) {
-    Json rows = Json::array();
-    for (const ReconciledRow& row : difference.rows) rows.push_back(row_json(row));
-    differences.push_back({{"arm", difference.arm},
-                           {"prompts", difference.prompts},
-                           {"timed", row_json(difference.timed)},
-                           {"idle", row_json(difference.idle)},
-                           {"host", row_json(difference.host)},
-                           {"explained_share", difference.explained_share},
-                           {"adds_up", difference.adds_up},
-                           {"only_baseline", difference.only_baseline},
-                           {"only_arm", difference.only_arm},
-                           {"rows", rows}});
-  }
-  return {{"baseline", reconciliation.baseline}, {"arms", arms}, {"differences", differences}};
 }
 
 }  // namespace tare::harness

@@ -20,14 +20,19 @@ struct Arguments {
 
 void print(const ReconciledArm& arm) {
   if (!arm.fault.empty()) {
-    fmt::print("{}: no profile: {}\n\n", arm.arm, arm.fault);
+    fmt::print("{}: not reconciled: {}\n\n", arm.arm, arm.fault);
     return;
   }
   fmt::print(
-      "{}: round {:.2f} us as timed = {} {:.2f} + idle {:.2f} + host {:.2f} ({} prompts; {:.2f} us under the "
-      "collector, {:+.1f} %)\n",
-      arm.arm, arm.timed_us, arm.source, arm.span_us - arm.idle_us, arm.idle_us, arm.host_us, arm.prompts,
-      arm.profiled_us, (arm.profiled_us / arm.timed_us - 1) * kPercent);
+      "{}: round {:.2f} us as timed = {} {:.2f} + idle {:.2f} + host {:.2f} + residual {:.2f}\n  ({} prompts, {} "
+      "walks; {:.2f} us under the collector, {:+.1f} %)\n",
+      arm.arm, arm.timed_us, arm.source, arm.span_us - arm.idle_us, arm.idle_us, arm.host_us, arm.residual_us,
+      arm.prompts, arm.cells, arm.profiled_us, (arm.profiled_us / arm.timed_us - 1) * kPercent);
+  if (arm.dropped + arm.invalid > 0)
+    fmt::print("  of {} records the collector dropped {}, and {} have no valid times\n", arm.records, arm.dropped,
+               arm.invalid);
+  if (arm.outputs_unsteady > 0)
+    fmt::print("  its own launches would have emitted different tokens on {} prompts\n", arm.outputs_unsteady);
   if (!arm.unmatched.empty()) fmt::print("  kernels name no launch: {}\n", arm.unmatched);
   for (const ReconciledRow& row : arm.rows)
     fmt::print("{:10.2f} us {:5.1f} %  {}\n", row.arm_us, row.arm_us / arm.timed_us * kPercent, row.what);
@@ -46,14 +51,20 @@ void print(const ReconciledDifference& difference, const std::string& baseline) 
              difference.arm, baseline, difference.timed.difference_us, difference.prompts);
   for (const std::string& what : difference.only_arm) fmt::print("  only {} launches: {}\n", difference.arm, what);
   for (const std::string& what : difference.only_baseline) fmt::print("  only {} launches: {}\n", baseline, what);
+  if (difference.outputs_compared > 0)
+    fmt::print("  {} and {}: both would have emitted the same tokens on {} of {} prompts\n",
+               difference.only_arm.empty() && difference.only_baseline.empty() ? "the same launches" : "other launches",
+               difference.outputs_equal == difference.outputs_compared ? "the same outputs" : "other outputs",
+               difference.outputs_equal, difference.outputs_compared);
   const double total = difference.timed.difference_us;
   for (const ReconciledRow& row : difference.rows) print(row, total);
   print(difference.idle, total);
   print(difference.host, total);
+  print(difference.residual, total);
   print(difference.timed, total);
-  fmt::print("kernels or ops and idle explain {:.1f} %; host, {:+.2f} us or {:.2f} % of the round, is the residual\n\n",
-             difference.explained_share * kPercent, difference.host.difference_us,
-             difference.host.difference_us / difference.timed.baseline_us * kPercent);
+  fmt::print("kernels or ops, idle and host explain {:.1f} %; the residual is {:+.2f} us, {:.2f} % of the round\n\n",
+             difference.explained_share * kPercent, difference.residual.difference_us,
+             difference.residual.difference_us / difference.timed.baseline_us * kPercent);
   if (!difference.adds_up)
     fmt::print(
         "THE PARTS DO NOT ADD UP: the residual is more than {:.0f} % of the difference and more than {:.1f} % of a "

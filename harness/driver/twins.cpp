@@ -31,6 +31,7 @@ ProfileRecord to_record(const ProfileReply& reply) {
   record.round_us = kUsPerNs * static_cast<double>(reply.run.decode_ns) / static_cast<double>(reply.rounds);
   record.unmatched = reply.unmatched;
   record.rows = to_json(reply.rows);
+  if (!reply.round.empty()) record.round = to_json(reply.round);
   if (!reply.run.natural.empty()) record.natural_digest = digest_tokens(reply.run.natural);
   return record;
 }

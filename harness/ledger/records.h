@@ -153,7 +153,7 @@ struct ProfileRecord {
   std::string unmatched;
   Json rows = Json::array();   // as the worker sent them
   std::string natural_digest;  // of what the twin would have committed; empty: it did not say
-  Json round;                  // of one round, {what, begin_us, end_us} each; null: not sent
+  Json round;                  // of one round, {row, begin_us, alone_us, end_us} each; null: not sent
 };
 
 [[nodiscard]] std::string to_text(RunState state);  // "running", "finished", ...

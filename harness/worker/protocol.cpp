@@ -123,6 +123,17 @@ RunReply read_run(JsonReader& reader, const std::string& where) {
   return reply;
 }
 
+void read_round(JsonReader& reader, const std::string& where, ProfileReply& reply) {
+  for (const Json& element : reader.array("round")) {
+    JsonReader entry(element, fmt::format("{}.round[{}]", where, reply.round.size()));
+    ProfileLaunch& next = reply.round.emplace_back();
+    next.row = static_cast<std::size_t>(entry.integer("row", 0, static_cast<std::int64_t>(reply.rows.size()) - 1));
+    next.begin_us = entry.number("begin_us", 0);
+    next.end_us = entry.number("end_us", next.begin_us);
+    next.alone_us = entry.has("alone_us") ? entry.number("alone_us", next.begin_us, next.end_us) : next.begin_us;
+  }
+}
+
 // Rows and idle time make up the span, to what rounding of the worker's own sums may do.
 void check_profile(const ProfileReply& reply, const std::string& where) {
   constexpr double kRounding = 1e-3;
@@ -205,18 +216,21 @@ Json to_json(const std::vector<ProfileRow>& rows) {
   return list;
 }
 
+Json to_json(const std::vector<ProfileLaunch>& round) {
+  Json list = Json::array();
+  for (const ProfileLaunch& launch : round)
+    list.push_back(
+        {{"row", launch.row}, {"begin_us", launch.begin_us}, {"alone_us", launch.alone_us}, {"end_us", launch.end_us}});
+  return list;
+}
+
 std::string to_line(const ProfileReply& reply) {
-  return dump({{"reply", "profile"},
-               {"run", to_json(reply.run)},
-               {"source", reply.source},
-               {"rounds", reply.rounds},
-               {"records", reply.records},
-               {"dropped", reply.dropped},
-               {"invalid", reply.invalid},
-               {"span_us", reply.span_us},
-               {"idle_us", reply.idle_us},
-               {"unmatched", reply.unmatched},
-               {"rows", to_json(reply.rows)}});
+  Json line = {{"reply", "profile"},           {"run", to_json(reply.run)},  {"source", reply.source},
+               {"rounds", reply.rounds},       {"records", reply.records},   {"dropped", reply.dropped},
+               {"invalid", reply.invalid},     {"span_us", reply.span_us},   {"idle_us", reply.idle_us},
+               {"unmatched", reply.unmatched}, {"rows", to_json(reply.rows)}};
+  if (!reply.round.empty()) line["round"] = to_json(reply.round);
+  return dump(line);
 }
 
 std::string close_reply_line() {
@@ -360,6 +374,7 @@ ProfileReply parse_profile_reply(const Json& line, const std::string& where) {
     if (row.has("duration_us")) next.duration_us = row.number("duration_us", 0);
     if (row.has("bytes")) next.bytes = row.number("bytes", 0);
   }
+  if (reader.has("round")) read_round(reader, where, reply);
   check_profile(reply, where);
   return reply;
 }

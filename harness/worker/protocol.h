@@ -82,6 +82,14 @@ struct ProfileRow {
   double duration_us = 0;  // durations, waiting for predecessors included
   double bytes = 0;        // declared; 0: not known
 };
+// One launch of one round, microseconds from the round's first begin. It ran from begin to end; from `alone_us` on
+// nothing before it was unfinished.
+struct ProfileLaunch {
+  std::size_t row = 0;  // of `rows`
+  double begin_us = 0;
+  double alone_us = 0;
+  double end_us = 0;
+};
 struct ProfileReply {
   RunReply run;              // with the collector's cost in its times
   std::string source;        // "kernels" of a GPU, "ops" of the CPU
@@ -93,9 +101,11 @@ struct ProfileReply {
   double idle_us = 0;        // nothing ran, within the span
   std::string unmatched;     // why rows name no launch; empty when they do
   std::vector<ProfileRow> rows;
+  std::vector<ProfileLaunch> round;  // the one of median span, in order of begin; may be empty
 };
 
 [[nodiscard]] Json to_json(const std::vector<ProfileRow>& rows);
+[[nodiscard]] Json to_json(const std::vector<ProfileLaunch>& round);
 
 // Calls as the lines (without line break) that are sent.
 [[nodiscard]] std::string hello_line();

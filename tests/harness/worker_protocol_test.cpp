@@ -49,6 +49,7 @@ ProfileReply profile() {
   result.idle_us = 1;
   result.rows = {{"product q4", "product q4", "layers.*.mlp.down_proj.weight", 2, 6, 6, 1000},
                  {"norm", "", "", 1, 3, 3, 0}};
+  result.round = {{0, 0, 0, 3.125}, {1, 3, 3.125, 4.5}};
   return result;
 }
 
@@ -110,6 +111,23 @@ TEST(Protocol, ProfileReplySurvivesTheLine) {
   EXPECT_EQ(to_line(read), to_line(profile()));
   EXPECT_EQ(read.rows.size(), 2U);
   EXPECT_EQ(read.rows[0].part, "layers.*.mlp.down_proj.weight");
+  ASSERT_EQ(read.round.size(), 2U);
+  EXPECT_EQ(read.round[1].row, 1U);
+  EXPECT_EQ(read.round[1].alone_us, 3.125);
+}
+
+TEST(Protocol, AProfilesRoundIsOptionalAndOfItsRows) {
+  ProfileReply without = profile();
+  without.round.clear();
+  EXPECT_TRUE(parse_profile_reply(parse_json(to_line(without), "line"), "line").round.empty());
+  ProfileReply stranger = profile();
+  stranger.round[0].row = 2;
+  EXPECT_THAT(fault([&] { (void)parse_profile_reply(parse_json(to_line(stranger), "line"), "line"); }),
+              HasSubstr("row"));
+  ProfileReply backwards = profile();
+  backwards.round[1].end_us = 2;
+  EXPECT_THAT(fault([&] { (void)parse_profile_reply(parse_json(to_line(backwards), "line"), "line"); }),
+              HasSubstr("end_us"));
 }
 
 TEST(Protocol, RefusesProfilesThatDoNotAddUp) {

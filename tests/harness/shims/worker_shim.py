@@ -4,6 +4,7 @@
 Speaks the protocol of docs/protocol/worker.md for an "engine" whose natural choice after the tokens so far is a hash of
 them. The first argument names a fault:
   good | die-at-open | die-at-run | hang-at-run | nonsense | wrong-version | echo | no-bytes | grandchild FILE
+  profiles (knows `profile` too) | die-at-third-profile
 """
 import hashlib
 import json
@@ -26,7 +27,7 @@ def answer(**fields):
     sys.stdout.flush()
 
 
-def run(call):
+def replay(call):
     tokens, chosen, absorbed = [], [], list(call["prompt"])
     forced = call.get("forced", [])
     length = len(forced) if forced else call["max_tokens"]
@@ -44,7 +45,23 @@ def run(call):
         peak_memory_bytes=50_000_000)
     if call.get("natural"):
         reply["natural"] = chosen
-    answer(**reply)
+    return reply
+
+
+profiled = 0
+
+
+def profile(call):
+    global profiled
+    profiled += 1
+    if fault == "die-at-third-profile" and profiled == 3:
+        print("the collector is on fire", file=sys.stderr, flush=True)
+        os._exit(3)
+    run = replay(call)
+    del run["reply"]
+    rounds = len(run["round_ns"])
+    answer(reply="profile", run=run, source="ops", rounds=rounds, records=2 * rounds, span_us=900, idle_us=100,
+           rows=[dict(kernel="think", calls=1, us=500), dict(kernel="hash", calls=1, us=300)])
 
 
 if fault == "grandchild":
@@ -79,7 +96,9 @@ for line in sys.stdin:
         if fault == "nonsense":
             print("warming up...", flush=True)
             continue
-        run(call)
+        answer(**replay(call))
+    elif name == "profile" and fault in ("profiles", "die-at-third-profile"):
+        profile(call)
     elif name == "close":
         answer(reply="close")
         break
