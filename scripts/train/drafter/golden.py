@@ -3,7 +3,7 @@
 
     golden.py MODEL DRAFTER OUT.safetensors
 
-One block of the drafter, computed by block_hidden() below: written from the specification (docs of the layout: taps -> fc -> norm -> keys and values; block rows
+One block of the drafter, computed by block_hidden() below: written from the description of the layout (taps -> fc -> norm -> keys and values; block rows
 see the whole context and each other) in FP64 NumPy over the BF16 weights, sharing nothing with the program that trained them. The taps come from
 the training program's target in FP32, rounded to BF16, and are part of the file, so the test needs no target.
 
@@ -27,8 +27,9 @@ from safetensors.torch import load_file
 
 from target import load_target, taps_and_hidden
 
-TEXT = "import os\n\n\ndef read_settings(path):\n    \"\"\"Read the settings file at path and return a dictionary.\"\"\"\n    result = {}\n    with open(path) as file:\n        for line in file:\n            name, value = line.split(\"=\", 1)\n"
-CONTEXT = 40
+TEXT = ("The server reads its configuration from a file. Every line of the file holds one option, its name first and then its value. "
+        "If an option is not given, the default value is used.")
+CONTEXT = 39   # of its tokens: there no row's first choice is a near tie (smallest margin 0.2), so a test may compare all of them
 
 
 def block_hidden(weights, config, features, embedded):
@@ -76,7 +77,7 @@ def main(folder, drafter, out):
     config = json.loads((drafter / "config.json").read_text())
     weights = {name: tensor.double().numpy() for name, tensor in load_file(drafter / "model.safetensors").items()}
     ids = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(TEXT).ids[:CONTEXT]
-    if len(ids) != CONTEXT:
+    if len(ids) < CONTEXT:
         raise RuntimeError(f"the text has {len(ids)} tokens only")
     features, hidden = taps_and_hidden(target, torch.tensor([ids]), config["dflash_config"]["target_layer_ids"])
     features = features[0].bfloat16().float()
@@ -95,6 +96,7 @@ def main(folder, drafter, out):
         "draft_tokens": logits.argmax(-1).astype(numpy.int32),
         "draft_margins": (two[:, 1] - two[:, 0]).astype(numpy.float32),
     }, out)
+    print(f"smallest margin {(two[:, 1] - two[:, 0]).min():.3f}")
     compare_with_training(drafter, features, embedded, output)
 
 
