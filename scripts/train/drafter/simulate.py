@@ -12,7 +12,6 @@ import json
 import pathlib
 
 import torch
-import torch.nn.functional as F
 
 from block_drafter import block_mask, blocks, load_drafter
 from target import load_target, taps_and_hidden
