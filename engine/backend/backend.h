@@ -113,6 +113,9 @@ class Backend {
   // when there was none yet, or when this backend launches no kernels.
   [[nodiscard]] virtual std::vector<LaunchRecord> launches(std::int64_t width) const = 0;
 
+  // The same of the last draft.
+  [[nodiscard]] virtual std::vector<LaunchRecord> draft_launches() const { return {}; }
+
   // From here on every pass tells `collector` its ops, until another or null is set; the collector outlives that.
   // Returns false, and does nothing, when this backend's work is not done by the calling threads (a GPU's kernels are
   // recorded by its driver).

@@ -14,7 +14,9 @@
 #include "engine/cuda/cuda_inventory.h"
 #include "engine/cuda/device/cuda_check.h"
 #include "engine/cuda/device/cuda_device.h"
+#include "engine/cuda/device/mapped_host.h"
 #include "engine/cuda/device/round_graph.h"
+#include "engine/cuda/drafter/block_drafter.h"
 
 namespace tare::engine {
 namespace {
@@ -23,7 +25,18 @@ constexpr std::int64_t kDefaultChunk = 4096;
 // Left free for graphs, cuBLAS and the driver.
 constexpr std::uint64_t kReserveBytes = std::uint64_t{512} << 20;
 
-EngineOptions settled(EngineOptions options) {
+// The drafter that the options name, or null.
+std::unique_ptr<BlockDrafterCheckpoint> open_drafter(const Checkpoint& checkpoint, const EngineOptions& options) {
+  const std::string& drafter = options.speculate.drafter;
+  if (drafter == "none") return nullptr;
+  if (drafter == "mtp") {
+    throw input_error("speculate.drafter", "backend cuda has no kernels for mtp",
+                      "give a block drafter, or use --set backend=cpu");
+  }
+  return open_block_drafter(drafter, checkpoint);
+}
+
+EngineOptions settled(EngineOptions options, const BlockDrafterCheckpoint* drafter) {
   if (options.activations.format == ActivationFormat::kQ8) {
     throw input_error("activations.format", "q8 needs backend cpu", "cuda has fp32 and bf16");
   }
@@ -42,6 +55,10 @@ EngineOptions settled(EngineOptions options) {
     throw input_error("speculate.tree_nodes",
                       fmt::format("{} nodes; backend cuda verifies {} of {}", options.speculate.tree_nodes,
                                   kMostTreeNodes, snapshots ? "which it keeps snapshots" : "a tree"));
+  }
+  if (drafter != nullptr) {
+    CudaBlockDrafter::check(drafter->config(), options);
+    if (options.speculate.draft_tokens == 0) options.speculate.draft_tokens = drafter->config().block_size - 1;
   }
   return options;
 }
@@ -69,12 +86,23 @@ std::string gigabytes(std::uint64_t bytes) {
   return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9);
 }
 
-// What will be allocated, by part; told before anything is loaded when it does not fit.
-std::vector<MemoryPart> checked_plan(const ModelConfig& config, const EngineOptions& options, std::int64_t capacity,
-                                     const CudaDevice& device) {
+// What will be allocated, by part.
+std::vector<MemoryPart> plan_of(const ModelConfig& config, const EngineOptions& options, std::int64_t capacity,
+                                const CudaDevice& device, const BlockDrafterConfig* drafter) {
   std::vector<MemoryPart> parts = plan_cuda_weights(config, options);
   for (MemoryPart& part : CudaForward::plan(config, options, capacity, device)) parts.push_back(std::move(part));
+  if (drafter != nullptr) {
+    for (MemoryPart& part : CudaBlockDrafter::plan(*drafter, options, capacity, device))
+      parts.push_back(std::move(part));
+  }
   parts.push_back({"graphs and libraries", kReserveBytes});
+  return parts;
+}
+
+// Told before anything is loaded when it does not fit.
+std::vector<MemoryPart> checked_plan(const ModelConfig& config, const EngineOptions& options, std::int64_t capacity,
+                                     const CudaDevice& device, const BlockDrafterConfig* drafter) {
+  std::vector<MemoryPart> parts = plan_of(config, options, capacity, device, drafter);
   std::uint64_t total = 0;
   std::string list;
   for (const MemoryPart& part : parts) {
@@ -89,24 +117,6 @@ std::vector<MemoryPart> checked_plan(const ModelConfig& config, const EngineOpti
   }
   return parts;
 }
-
-// Memory of the host that the GPU reads and writes.
-template <class Value>
-class MappedHost {
- public:
-  MappedHost() {
-    check_cuda(cudaHostAlloc(reinterpret_cast<void**>(&value_), sizeof(Value), cudaHostAllocMapped), "cudaHostAlloc");
-    *value_ = Value{};
-  }
-  MappedHost(const MappedHost&) = delete;
-  MappedHost& operator=(const MappedHost&) = delete;
-  ~MappedHost() { (void)cudaFreeHost(value_); }
-  Value* operator->() const { return value_; }
-  [[nodiscard]] Value* get() const { return value_; }
-
- private:
-  Value* value_ = nullptr;
-};
 
 // Page-locked host floats that grow.
 class PinnedFloats {
@@ -146,15 +156,21 @@ class Stream {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(const Checkpoint& checkpoint, const EngineOptions& options)
+  // `drafter` may be null.
+  CudaBackend(const Checkpoint& checkpoint, const EngineOptions& options, const BlockDrafterCheckpoint* drafter)
       : config_(checkpoint.config()),
-        options_(settled(options)),
+        options_(settled(options, drafter)),
         capacity_(cache_capacity(config_, options_)),
         device_(open_device(options_)),
-        parts_(checked_plan(config_, options_, capacity_, device_)),
+        parts_(checked_plan(config_, options_, capacity_, device_, drafter == nullptr ? nullptr : &drafter->config())),
         weights_(load_cuda_weights(checkpoint, options_)),
         unread_(unread_tensors(checkpoint)),
         forward_(config_, options_, capacity_, device_, weights_, stream_.get()) {
+    if (drafter != nullptr) {
+      const DrafterTarget target{weights_.embedding.as<std::uint16_t>(), &weights_.head, forward_.products()};
+      drafter_ = std::make_unique<CudaBlockDrafter>(*drafter, options_, capacity_, device_, target, stream_.get());
+      forward_.set_taps(drafter_->taps());
+    }
     check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
   ~CudaBackend() override { (void)cudaStreamSynchronize(stream_.get()); }
@@ -169,6 +185,7 @@ class CudaBackend final : public Backend {
   void reset() override {
     synchronize();
     forward_.reset();
+    if (drafter_) drafter_->reset();
     check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     frontier_ = 0;
     verified_.reset();
@@ -196,6 +213,11 @@ class CudaBackend final : public Backend {
       throw;
     }
     return {host_logits_.data() + last_row_ * vocab(), vocab()};
+  }
+
+  bool has_drafter() const override { return drafter_ != nullptr; }
+  DraftOutput draft(const DraftRequest& request) override {
+    return drafter_ ? drafter_->draft(request, frontier_) : Backend::draft(request);
   }
 
   VerifyOutput verify(const TokenTree& tree, const VerifyRequest& request) override {
@@ -226,6 +248,7 @@ class CudaBackend final : public Backend {
     if (!verified_ && !path.empty()) throw internal_error("a commit without a verify before it");
     if (verified_) check_path(*verified_, path);
     path_.assign(path.begin(), path.end());
+    if (drafter_) drafter_->absorb(path_, frontier_);
     frontier_ += static_cast<std::int64_t>(path.size());
     verified_.reset();
   }
@@ -246,11 +269,29 @@ class CudaBackend final : public Backend {
     return last == last_round_.end() ? std::vector<LaunchRecord>{} : records_.at(last->second);
   }
 
+  std::vector<LaunchRecord> draft_launches() const override {
+    return drafter_ ? drafter_->launches() : std::vector<LaunchRecord>{};
+  }
+
   void expect_driver_records() override {
     if (cut_ == RoundCut::kGrowing) return;
     synchronize();
     cut_ = RoundCut::kGrowing;
     graphs_.clear();
+    if (drafter_) drafter_->cut_graphs(cut_);
+  }
+
+  std::vector<MemoryPart> memory_plan(const EngineOptions::KeyValue& formats, std::int64_t capacity) const override {
+    EngineOptions options = options_;
+    options.kv = formats;
+    return plan_of(config_, options, capacity, device_, drafter_ ? &drafter_->config() : nullptr);
+  }
+
+  DeviceMemory device_memory() const override {
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    return {total_bytes, device_.free_bytes, free_bytes};
   }
 
   Json description() const override {
@@ -277,6 +318,7 @@ class CudaBackend final : public Backend {
   CudaModelWeights weights_;
   std::vector<UnreadTensor> unread_;
   CudaForward forward_;
+  std::unique_ptr<CudaBlockDrafter> drafter_;  // may be null
   MappedHost<RoundControl> host_control_;
   MappedHost<RoundOutcome> outcome_;
   PinnedFloats host_logits_, host_hidden_;
@@ -361,6 +403,7 @@ class CudaBackend final : public Backend {
   void put(const RoundControl& control) const { put(forward_.control(), &control, sizeof control); }
 
   void run_round(const TokenTree& tree, const LayerCallback& on_layer) {
+    if (drafter_) drafter_->settle();
     RoundControl control = control_of_pass();
     control.set_tree(tree);
     *host_control_.get() = control;
@@ -442,17 +485,20 @@ class CudaBackend final : public Backend {
     capture_rows(capture, begin, count);
     last_row_ = tokens.size() - 1;
     path_ = chain.path_to(count - 1);
+    if (drafter_) drafter_->absorb(path_, frontier_);
     frontier_ += count;
   }
 
   void prefill_chunk(std::span<const std::int32_t> tokens, const PrefillCapture& capture, std::size_t begin,
                      bool last) {
     const auto count = static_cast<int>(tokens.size());
+    if (drafter_) drafter_->settle();
     put(control_of_pass());
     if (!path_in_place()) forward_.launch_move(launch(nullptr));
     put(forward_.prefill_tokens(), tokens.data(), tokens.size_bytes());
     forward_.launch_prefill(forward_.prefill_tokens(), count, frontier_, capture_layers(capture, begin, tokens.size()),
                             launch(nullptr));
+    if (drafter_) drafter_->absorb_prefill(count, frontier_);
     const bool all_rows = !capture.logits.empty() || !capture.hidden.empty();
     if (all_rows) {
       for (int first = 0; first < count; first += kMostRoundTokens) {
@@ -480,7 +526,8 @@ class CudaBackend final : public Backend {
 
 std::unique_ptr<Backend> make_cuda_backend(const Checkpoint& checkpoint, const EngineOptions& options) {
   check_shape(checkpoint.config());
-  return std::make_unique<CudaBackend>(checkpoint, options);
+  const std::unique_ptr<BlockDrafterCheckpoint> drafter = open_drafter(checkpoint, options);
+  return std::make_unique<CudaBackend>(checkpoint, options, drafter.get());
 }
 
 }  // namespace tare::engine

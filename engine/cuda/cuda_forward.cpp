@@ -249,7 +249,7 @@ ProductResult CudaForward::multiply(const Pass& pass, const CudaProjection& proj
 }
 
 void CudaForward::norm(const Pass& pass, const ProductResult& increment, const DeviceBuffer& gain, const Operand& out,
-                       float* normed) const {
+                       float* normed, std::int64_t after_layer) const {
   launch_residual_norm({.increment = increment,
                         .tokens = pass.tokens,
                         .hidden = static_cast<int>(config_.hidden_size),
@@ -257,7 +257,8 @@ void CudaForward::norm(const Pass& pass, const ProductResult& increment, const D
                         .x = x_.as<float>(),
                         .gain = gain.as<float>(),
                         .out = out,
-                        .normed = normed},
+                        .normed = normed,
+                        .tap = taps_.rows_of(after_layer, pass.prefill)},
                        pass.launch);
 }
 
@@ -322,13 +323,13 @@ ProductResult CudaForward::run_layers(const Pass& pass, const LayerCallback& on_
     const Operand input = operand(pass, OperandKind::kNormed, first);
     // The first one waits for the whole of begin_round: kernels after it read the control before they wait.
     if (layer == 0) here.launch.programmatic = false;
-    norm(here, increment, weights.input_norm, input, nullptr);
+    norm(here, increment, weights.input_norm, input, nullptr, layer - 1);
     here.launch.programmatic = pass.launch.programmatic;
     if (on_layer) on_layer(layer, x_.as<float>());
     increment = weights.gdn ? run_gdn(pass, layer, input) : run_attention(pass, layer, input);
     const Operand normed = operand(pass, OperandKind::kNormed, weights.gate_up.matrix);
     here.launch.part = fmt::format("layers.{}.post_attention_layernorm.weight", layer);
-    norm(here, increment, weights.post_norm, normed, nullptr);
+    norm(here, increment, weights.post_norm, normed, nullptr, -1);
     const ProductResult gate_up = multiply(pass, weights.gate_up, normed, {}, settings_);
     const Operand activated = operand(pass, OperandKind::kActivated, weights.down.matrix);
     here.launch.part = fmt::format("layers.{}.mlp", layer);
@@ -351,7 +352,7 @@ void CudaForward::launch_round(const CudaRound& round, const RoundControl* host,
   const ProductResult increment = run_layers(pass, round.on_layer);
   pass.launch.part = "norm.weight";
   const Operand input = operand(pass, OperandKind::kNormed, weights_.head.matrix);
-  norm(pass, increment, weights_.final_norm, input, normed_.as<float>());
+  norm(pass, increment, weights_.final_norm, input, normed_.as<float>(), config_.layer_count() - 1);
   const ProductResult head = multiply(pass, weights_.head, input, {}, settings_);
   pass.launch.part = "logits";
   launch_logits(head, round.tokens, logits_.as<float>(), keys(), pass.launch);
@@ -376,7 +377,8 @@ void CudaForward::launch_prefill(const std::int32_t* tokens, int count, std::int
   const Pass pass{.tokens = count, .prefill = true, .frontier = frontier, .launch = launch};
   const ProductResult increment = run_layers(pass, on_layer);
   // Adds the last increment to all rows of x; launch_prefill_logits norms those that it is asked for.
-  norm(pass, increment, weights_.final_norm, operand(pass, OperandKind::kNormed, weights_.head.matrix), nullptr);
+  norm(pass, increment, weights_.final_norm, operand(pass, OperandKind::kNormed, weights_.head.matrix), nullptr,
+       config_.layer_count() - 1);
 }
 
 void CudaForward::launch_prefill_logits(int first, int count, CudaLaunch launch) {

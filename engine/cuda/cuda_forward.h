@@ -5,12 +5,14 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "engine/backend/options.h"
 #include "engine/cuda/device/cuda_device.h"
 #include "engine/cuda/elementwise.h"
 #include "engine/cuda/product/prefill_product.h"
+#include "engine/cuda/taps.h"
 #include "engine/cuda/weights/model_weights.h"
 
 namespace tare::engine {
@@ -56,6 +58,11 @@ class CudaForward {
   // themselves). `control` must be set.
   void launch_move(const CudaLaunch& launch) const;
 
+  // Every later pass leaves these taps. Before anything is launched.
+  void set_taps(TapBuffers taps) { taps_ = std::move(taps); }
+  // Null when exact.
+  [[nodiscard]] PrefillProducts* products() const { return products_.get(); }
+
   [[nodiscard]] RoundControl* control() const { return control_.as<RoundControl>(); }
   [[nodiscard]] RoundKeys* keys() const { return keys_.as<RoundKeys>(); }
   [[nodiscard]] std::int32_t* prefill_tokens() const { return prefill_tokens_.as<std::int32_t>(); }
@@ -90,6 +97,7 @@ class CudaForward {
   std::vector<Layer> layers_;
   std::optional<CudaKeyValueMove> move_;
   std::unique_ptr<PrefillProducts> products_;
+  TapBuffers taps_;
   DeviceBuffer cosines_, sines_;
   DeviceBuffer control_, keys_, prefill_tokens_;
   DeviceBuffer x_, normed_, logits_, results_, gate_results_, workspace_;
@@ -99,8 +107,9 @@ class CudaForward {
   [[nodiscard]] Operand operand(const Pass& pass, OperandKind kind, const WeightMatrix& reader) const;
   ProductResult multiply(const Pass& pass, const CudaProjection& projection, const Operand& operand,
                          const SideRows& side, const ProductSettings& settings) const;
+  // `increment` is what layer `after_layer` adds last, or -1.
   void norm(const Pass& pass, const ProductResult& increment, const DeviceBuffer& gain, const Operand& out,
-            float* normed) const;
+            float* normed, std::int64_t after_layer) const;
   ProductResult run_layers(const Pass& pass, const LayerCallback& on_layer) const;
   ProductResult run_gdn(const Pass& pass, std::int64_t layer, const Operand& input) const;
   ProductResult run_attention(const Pass& pass, std::int64_t layer, const Operand& input) const;

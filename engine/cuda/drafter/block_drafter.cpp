@@ -57,7 +57,7 @@ std::array<std::int64_t, kOperandKinds> operand_columns(const BlockDrafterConfig
 // Shapes of every product of a draft, the head's last.
 std::vector<WeightMatrix> product_shapes(const BlockDrafterConfig& config, const EngineOptions& options) {
   const auto shape = [&](std::int64_t rows, std::int64_t columns) {
-    return WeightMatrix{.format = options.weights.format, .rows = rows, .columns = columns};
+    return WeightMatrix{.format = options.format_of(TensorClass::kDrafter, 0), .rows = rows, .columns = columns};
   };
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t key_values = 2 * config.key_value_channels();
@@ -144,6 +144,12 @@ void CudaBlockDrafter::check(const BlockDrafterConfig& config, const EngineOptio
     throw input_error(
         "speculate.drafter",
         fmt::format("an intermediate size of {} is odd; backend cuda needs an even one", config.intermediate_size));
+  }
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    // Keys and values of the context are one product for all layers.
+    if (options.format_of(TensorClass::kDrafter, layer) != options.format_of(TensorClass::kDrafter, 0)) {
+      throw input_error("weights.overrides", "backend cuda takes one format for all layers of a drafter");
+    }
   }
   if (options.speculate.candidates > kMostDraftCandidates) {
     throw input_error("speculate.candidates", fmt::format("backend cuda drafts at most {} candidates a row, not {}",

@@ -12,12 +12,11 @@ namespace {
 // Which tensors lie stacked in which matrix.
 class DrafterPlan {
  public:
-  DrafterPlan(const BlockDrafterConfig& config, const EngineOptions& options)
-      : config_(config), format_(options.weights.format) {}
+  DrafterPlan(const BlockDrafterConfig& config, const EngineOptions& options) : config_(config), options_(options) {}
 
-  StackedMatrix fc() const { return {{{"fc.weight", config_.hidden_size}}, columns_of_taps(), format_}; }
+  StackedMatrix fc() const { return {{{"fc.weight", config_.hidden_size}}, columns_of_taps(), format_of(0)}; }
   StackedMatrix context() const {
-    StackedMatrix matrix{{}, config_.hidden_size, format_};
+    StackedMatrix matrix{{}, config_.hidden_size, format_of(0)};
     for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
       matrix.parts.push_back({name(layer, "self_attn.k_proj"), config_.key_value_channels()});
       matrix.parts.push_back({name(layer, "self_attn.v_proj"), config_.key_value_channels()});
@@ -29,19 +28,19 @@ class DrafterPlan {
              {name(layer, "self_attn.k_proj"), config_.key_value_channels()},
              {name(layer, "self_attn.v_proj"), config_.key_value_channels()}},
             config_.hidden_size,
-            format_};
+            format_of(layer)};
   }
   StackedMatrix out(std::int64_t layer) const {
-    return {{{name(layer, "self_attn.o_proj"), config_.hidden_size}}, config_.query_channels(), format_};
+    return {{{name(layer, "self_attn.o_proj"), config_.hidden_size}}, config_.query_channels(), format_of(layer)};
   }
   StackedMatrix gate_up(std::int64_t layer) const {
     return {{{name(layer, "mlp.gate_proj"), config_.intermediate_size},
              {name(layer, "mlp.up_proj"), config_.intermediate_size}},
             config_.hidden_size,
-            format_};
+            format_of(layer)};
   }
   StackedMatrix down(std::int64_t layer) const {
-    return {{{name(layer, "mlp.down_proj"), config_.hidden_size}}, config_.intermediate_size, format_};
+    return {{{name(layer, "mlp.down_proj"), config_.hidden_size}}, config_.intermediate_size, format_of(layer)};
   }
   std::vector<StackedMatrix> all() const {
     std::vector<StackedMatrix> matrices = {fc(), context()};
@@ -58,8 +57,9 @@ class DrafterPlan {
 
  private:
   const BlockDrafterConfig& config_;
-  WeightFormat format_;
+  const EngineOptions& options_;
 
+  WeightFormat format_of(std::int64_t layer) const { return options_.format_of(TensorClass::kDrafter, layer); }
   std::int64_t columns_of_taps() const { return config_.tap_count() * config_.hidden_size; }
 };
 

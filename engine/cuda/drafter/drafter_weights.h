@@ -1,4 +1,5 @@
-// The weights of a block drafter in device memory, in the tiles of the format of option weights.format.
+// The weights of a block drafter in device memory, in the tiles of the formats that the options choose for tensors
+// of class drafter: fc is of layer 0.
 #pragma once
 
 #include <vector>
