@@ -24,6 +24,7 @@ constexpr std::int64_t kHeadDim = 128;
 constexpr std::int64_t kBlock = 16;
 constexpr double kTheta = 1e7;
 
+constexpr const char* kWholeModel = "model.safetensors";
 constexpr std::string_view kPrefix = "model.";
 constexpr const char* kIndependentOfWeights = "rotary_emb.inv_freq";
 
@@ -33,13 +34,28 @@ std::map<std::string, PlannedTensor> plan_by_name(const BlockDrafterConfig& conf
   return planned;
 }
 
+// model.safetensors if there, else all *.safetensors.
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& directory) {
+  if (std::filesystem::exists(directory / kWholeModel)) return {directory / kWholeModel};
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
 class DrafterDirectory final : public BlockDrafterCheckpoint {
  public:
   DrafterDirectory(const std::filesystem::path& directory, const ModelConfig& target)
       : directory_(directory.string()), config_(read_block_drafter_config(directory, target)) {
     std::vector<std::filesystem::path> paths;
-    for (const auto& entry : std::filesystem::directory_iterator(directory))
-      if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
+    const std::filesystem::path single = directory / "model.safetensors";
+    if (std::filesystem::exists(single)) {
+      paths.push_back(single);
+    } else {
+      for (const auto& entry : std::filesystem::directory_iterator(directory))
+        if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
+    }
     if (paths.empty()) throw input_error(directory_, "has no *.safetensors");
     std::sort(paths.begin(), paths.end());
     for (const std::filesystem::path& path : paths) shards_.emplace_back(path);
