@@ -370,6 +370,11 @@ void BlockDrafter::account(InventoryAccount& account, std::int64_t context, std:
                target_.head.matrix.bytes(), 0});
 }
 
+std::uint64_t BlockDrafter::cache_bytes(const EngineOptions::KeyValue&, std::int64_t capacity) const {
+  return static_cast<std::uint64_t>(config_.layer_count()) *
+         kv_cache_bytes(cache_shape(config_), kContextFormats, capacity);
+}
+
 Json BlockDrafter::description() const {
   return {{"kind", "block"},
           {"name", name_},

@@ -34,6 +34,7 @@ class BlockDrafter final : public Drafter {
   DraftOutput draft(const DraftRequest& request, std::int64_t frontier) override;
   void set_collector(Collector* collector) override { collector_ = collector; }
   void account(InventoryAccount& account, std::int64_t context, std::int64_t width, std::int64_t tokens) const override;
+  std::uint64_t cache_bytes(const EngineOptions::KeyValue& formats, std::int64_t capacity) const override;
   Json description() const override;
 
   // The two halves of a draft, by themselves: what the golden files know of.

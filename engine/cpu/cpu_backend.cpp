@@ -4,11 +4,14 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <memory>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
 #include "engine/backend/argmax.h"
 #include "engine/backend/sequence_checks.h"
+#include "engine/cpu/drafter.h"
 #include "engine/cpu/forward_pass.h"
 #include "engine/cpu/inventory.h"
 #include "engine/cpu/pass_ops.h"
@@ -43,7 +46,6 @@ EngineOptions settled(EngineOptions options) {
   refuse(options.kv.key == CacheFormat::kFP8, "kv.key", "fp8");
   refuse(options.kv.value == CacheFormat::kFP8, "kv.value", "fp8");
   refuse(options.state.recurrent != StateFormat::kFP32, "state.recurrent", "fp16");
-  refuse(options.handicap.place == HandicapPlace::kKernel, "handicap.place", "kernel");
   if (options.gdn.form == GdnForm::kChunked) {
     // Blocks of the chunk form begin at multiples of 64 positions, so that nodes on two sides of such an edge would
     // continue different states: it verifies chains, and commits them by dropping rows.
@@ -52,6 +54,7 @@ EngineOptions settled(EngineOptions options) {
     const EngineOptions::Speculate& speculate = options.speculate;
     if (speculate.drafter != "none" && speculate.tree_nodes > 1 && speculate.candidates > 1) throw tree_of_chunks();
   }
+  refuse(options.handicap.place == HandicapPlace::kKernel, "handicap.place", "kernel");
   if (options.activations.format == ActivationFormat::kAuto) options.activations.format = ActivationFormat::kFP32;
   if (options.prefill.chunk == 0) options.prefill.chunk = 128;
   return options;
@@ -69,7 +72,11 @@ class CpuBackend final : public Backend {
         ops_(make_pass_ops(config_, weights_)),
         unread_(unread_tensors(checkpoint)),
         layers_(make_layer_states(config_, options_, capacity_)),
-        forward_(config_, options_, weights_, ops_, kernels_, pool_, capacity_) {}
+        forward_(config_, options_, weights_, ops_, kernels_, pool_, capacity_),
+        drafter_(make_drafter(checkpoint, options_, weights_, kernels_, pool_, capacity_)) {
+    if (drafter_ && options_.speculate.draft_tokens == 0) options_.speculate.draft_tokens = drafter_->default_tokens();
+    if (options_.speculate.drafter == "mtp") unread_.clear();  // the only tensors that the target does not read
+  }
 
   const ModelConfig& config() const override { return config_; }
   const EngineOptions& options() const override { return options_; }
@@ -82,6 +89,7 @@ class CpuBackend final : public Backend {
         layer.gdn->columns.reset();
         layer.gdn->recurrence.reset();
       }
+    if (drafter_) drafter_->reset();
     // KV caches need no reset: nothing at or past the frontier is ever read.
     frontier_ = 0;
     verified_.reset();
@@ -99,13 +107,32 @@ class CpuBackend final : public Backend {
     }
   }
 
+  bool has_drafter() const override { return drafter_ != nullptr; }
+
+  DraftOutput draft(const DraftRequest& request) override {
+    if (!drafter_) throw internal_error("a draft of a backend without a drafter");
+    if (frontier_ == 0) throw internal_error("a draft before the first token");
+    if (request.tokens < 1 || request.candidates < 1 || request.candidates > config_.vocab_size ||
+        !(request.temperature > 0))
+      throw internal_error(fmt::format("a draft of {} tokens, {} candidates, temperature {}", request.tokens,
+                                       request.candidates, request.temperature));
+    check_tokens(std::span(&request.anchor, 1), config_, std::min(frontier_, capacity_ - 1), capacity_);
+    // A verify must hold the anchor at the frontier and every draft after it.
+    DraftRequest fitting = request;
+    fitting.tokens = std::min(request.tokens, capacity_ - 1 - frontier_);
+    if (fitting.tokens < 1) return {0, request.candidates, {}, {}};
+    return drafter_->draft(fitting, frontier_);
+  }
+
   VerifyOutput verify(const TokenTree& tree, const VerifyRequest& request) override {
     check_tree(tree, config_, frontier_, capacity_);
     if (options_.gdn.form == GdnForm::kChunked && !tree.is_chain()) throw tree_of_chunks();
     const std::span<const std::int32_t> tokens = tree.tokens();
     const auto count = static_cast<std::int64_t>(tokens.size());
     verified_.reset();
-    forward_.run({tokens, frontier_, PassMode::kVerify, &tree, {}}, layers_);
+    Pass pass{tokens, frontier_, PassMode::kVerify, &tree, {}};
+    if (drafter_) pass.taps = drafter_->taps();
+    forward_.run(pass, layers_);
     grow(logits_, count * config_.vocab_size);
     if (const std::int64_t fault = forward_.logits(0, count, logits_.data()); fault >= 0)
       throw not_finite(frontier_ + tree.depths()[static_cast<std::size_t>(fault)]);
@@ -144,6 +171,11 @@ class CpuBackend final : public Backend {
         layer.attention->keep_path(path, frontier_);
       }
     }
+    if (drafter_ && count > 0) {
+      std::vector<std::int32_t> tokens;
+      for (const std::int32_t node : path) tokens.push_back(verified_->tokens()[static_cast<std::size_t>(node)]);
+      drafter_->absorb(forward_, tokens, path, frontier_);
+    }
     frontier_ += count;
     verified_.reset();
   }
@@ -155,7 +187,13 @@ class CpuBackend final : public Backend {
   }
 
   WeightInventory inventory(std::int64_t context, std::int64_t width) const override {
-    return make_inventory(config_, weights_, layers_, unread_, context, width);
+    WeightInventory inventory = make_inventory(config_, weights_, layers_, unread_, context, width);
+    if (drafter_) {
+      InventoryAccount account(width);
+      drafter_->account(account, context, width, options_.speculate.draft_tokens);
+      for (InventoryEntry& entry : account.take().entries) inventory.entries.push_back(std::move(entry));
+    }
+    return inventory;
   }
 
   std::vector<LaunchRecord> launches(std::int64_t) const override { return {}; }
@@ -163,15 +201,18 @@ class CpuBackend final : public Backend {
   bool set_collector(Collector* collector) override {
     collector_ = collector;
     forward_.set_collector(collector);
+    if (drafter_) drafter_->set_collector(collector);
     return true;
   }
 
   std::vector<MemoryPart> memory_plan(const EngineOptions::KeyValue& formats, std::int64_t capacity) const override {
     std::vector<MemoryPart> parts = inventory(0, 1).resident_parts();
-    const auto attention = static_cast<std::uint64_t>(
-        std::count(config_.layers.begin(), config_.layers.end(), LayerKind::kFullAttention));
+    const auto attention =
+        static_cast<std::uint64_t>(std::count(config_.layers.begin(), config_.layers.end(), LayerKind::kFullAttention));
     for (MemoryPart& part : parts)
-      if (part.name == kKeyValuePart) part.bytes = attention * kv_cache_bytes(config_, formats, capacity);
+      if (part.name == kKeyValuePart)
+        part.bytes = attention * kv_cache_bytes(config_, formats, capacity) +
+                     (drafter_ ? drafter_->cache_bytes(formats, capacity) : 0);
     // The rotary table, and a thread's scores of its queries. (What grows with the tokens of a pass is not here.)
     const std::int64_t a_position = config_.rotary_dim + static_cast<std::int64_t>(pool_.size()) * kMostQueries;
     parts.push_back({"tables by position", element_count(capacity, a_position) * sizeof(float)});
@@ -179,11 +220,13 @@ class CpuBackend final : public Backend {
   }
 
   Json description() const override {
-    return {{"backend", "cpu"},
-            {"instruction_set", kernels_.instruction_set},
-            {"available_instruction_sets", available_instruction_sets()},
-            {"threads", pool_.size()},
-            {"context", capacity_}};
+    Json text = {{"backend", "cpu"},
+                 {"instruction_set", kernels_.instruction_set},
+                 {"available_instruction_sets", available_instruction_sets()},
+                 {"threads", pool_.size()},
+                 {"context", capacity_}};
+    if (drafter_) text["drafter"] = drafter_->description();
+    return text;
   }
 
  private:
@@ -197,10 +240,12 @@ class CpuBackend final : public Backend {
   std::vector<UnreadTensor> unread_;
   std::vector<LayerState> layers_;
   ForwardPass forward_;
+  std::unique_ptr<Drafter> drafter_;
   Collector* collector_ = nullptr;
   AlignedBuffer<float> logits_;
   AlignedBuffer<float> hidden_;
   std::vector<std::int32_t> best_;
+  std::vector<std::int32_t> rows_;  // 0, 1, 2 ...: of a prefill's pass, for the drafter
   std::int64_t frontier_ = 0;
   std::optional<TokenTree> verified_;  // the last verify's, of which a path may be committed
 
@@ -217,6 +262,7 @@ class CpuBackend final : public Backend {
       Pass pass{tokens.subspan(begin, count), frontier_, PassMode::kAbsorb, nullptr, {}};
       for (const std::span<float>& rows : capture.hidden)
         pass.hidden.push_back(rows.empty() ? rows : rows.subspan(begin * hidden, count * hidden));
+      if (drafter_) pass.taps = drafter_->taps();
       forward_.run(pass, layers_);
       const auto last = static_cast<std::int64_t>(count) - 1;
       if (!capture.logits.empty()) {
@@ -225,6 +271,11 @@ class CpuBackend final : public Backend {
         std::copy_n(rows + static_cast<std::size_t>(last) * vocab, vocab, logits_.data());
       } else if (begin + count == tokens.size()) {
         compute_logits(last, last + 1, frontier_, logits_.data());
+      }
+      if (drafter_) {
+        rows_.resize(count);
+        std::iota(rows_.begin(), rows_.end(), 0);
+        drafter_->absorb(forward_, pass.tokens, rows_, frontier_);
       }
       frontier_ += static_cast<std::int64_t>(count);
       begin += count;

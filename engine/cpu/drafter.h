@@ -33,6 +33,9 @@ class Drafter {
   // Bytes of drafting `tokens` ahead and of absorbing `width` tokens, once each, when `context` tokens are absorbed.
   virtual void account(InventoryAccount& account, std::int64_t context, std::int64_t width,
                        std::int64_t tokens) const = 0;
+  // Of its key-value caches, with room for `capacity` tokens, when the target's are in `formats`.
+  [[nodiscard]] virtual std::uint64_t cache_bytes(const EngineOptions::KeyValue& formats,
+                                                  std::int64_t capacity) const = 0;
   [[nodiscard]] virtual Json description() const = 0;
 };
 

@@ -9,8 +9,8 @@ namespace {
 
 void add_projection(InventoryAccount& account, const Projection& projection) {
   const PackedMatrix& matrix = projection.matrix;
-  const std::string format = matrix.format() == WeightFormat::kQ3 ? "q3 in the words of q4" : to_text(matrix.format());
-  account.stream(join(projection.names, " + "), format, matrix.bytes(), element_count(matrix.rows(), matrix.columns()));
+  account.stream(join(projection.names, " + "), stored_format(matrix), matrix.bytes(),
+                 element_count(matrix.rows(), matrix.columns()));
 }
 
 void account_gdn(InventoryAccount& account, const std::string& prefix, const GdnWeights& weights,
@@ -48,6 +48,10 @@ void account_attention(InventoryAccount& account, const std::string& prefix, con
 }
 
 }  // namespace
+
+std::string stored_format(const PackedMatrix& matrix) {
+  return matrix.format() == WeightFormat::kQ3 ? "q3 in the words of q4" : to_text(matrix.format());
+}
 
 WeightInventory make_inventory(const ModelConfig& config, const ModelWeights& weights,
                                const std::vector<LayerState>& layers, const std::vector<UnreadTensor>& unread,

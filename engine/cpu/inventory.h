@@ -18,4 +18,7 @@ namespace tare::engine {
                                              const std::vector<UnreadTensor>& unread, std::int64_t context,
                                              std::int64_t width);
 
+// What an inventory calls the matrix's format.
+[[nodiscard]] std::string stored_format(const PackedMatrix& matrix);
+
 }  // namespace tare::engine

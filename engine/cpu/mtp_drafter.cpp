@@ -83,11 +83,14 @@ std::int64_t MtpDrafter::default_tokens() const {
 void MtpDrafter::reset() {
   kept_rows_ = 0;
   pending_ = 0;
+  drafted_anchor_.reset();
 }
 
 void MtpDrafter::absorb(const ForwardPass& target, std::span<const std::int32_t> tokens,
                         std::span<const std::int32_t> rows, std::int64_t position) {
   if (kept_rows_ + pending_ != position) throw internal_error("the MTP head missed absorbed tokens");
+  if (!tokens.empty() && pending_ == 1 && drafted_anchor_ == tokens.front()) keep(1);
+  drafted_anchor_.reset();
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (pending_ > 0) next_tokens_[static_cast<std::size_t>(pending_ - 1)] = tokens[i];
     if (pending_ == kMostPending) flush();
@@ -153,6 +156,7 @@ DraftOutput MtpDrafter::draft(const DraftRequest& request, std::int64_t frontier
   run(std::span(next_tokens_).first(static_cast<std::size_t>(pending_)), pending_hidden_, kept_rows_);
   const std::int64_t last = pending_ - 1;
   keep(last);  // their tokens are committed; the anchor's is not
+  drafted_anchor_ = request.anchor;
   fill_row(0, last, request, frontier);
   pass_.copy_hidden(last, last + 1, chained_.row(0));
   for (std::int64_t row = 1; row < request.tokens; ++row) {
@@ -221,6 +225,10 @@ void MtpDrafter::account(InventoryAccount& account, std::int64_t context, std::i
                embedding_bytes(config_, width + tokens - 1), 0});
   account.add({target_.head.names.front() + " (draft)", stored_format(target_.head.matrix), AccessPattern::kStream, 0,
                passes * target_.head.matrix.bytes(), 0});
+}
+
+std::uint64_t MtpDrafter::cache_bytes(const EngineOptions::KeyValue& formats, std::int64_t capacity) const {
+  return kv_cache_bytes(config_, formats, capacity);
 }
 
 Json MtpDrafter::description() const {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,7 @@ class MtpDrafter final : public Drafter {
   DraftOutput draft(const DraftRequest& request, std::int64_t frontier) override;
   void set_collector(Collector* collector) override;
   void account(InventoryAccount& account, std::int64_t context, std::int64_t width, std::int64_t tokens) const override;
+  std::uint64_t cache_bytes(const EngineOptions::KeyValue& formats, std::int64_t capacity) const override;
   Json description() const override;
 
  private:
@@ -54,6 +56,8 @@ class MtpDrafter final : public Drafter {
   std::int64_t kept_rows_ = 0;
   std::int64_t pending_ = 0;
   std::vector<std::int32_t> next_tokens_;
+  // What the last pending row was last run with; when that token is absorbed, the row need not run again.
+  std::optional<std::int32_t> drafted_anchor_;
   RowBuffer pending_hidden_;
 
   RowBuffer embedded_;

@@ -23,8 +23,7 @@ LaunchRecord product(std::initializer_list<const Projection*> projections, const
   return op;
 }
 
-LayerOps layer_ops(const ModelConfig& config, const LayerWeights& weights, std::size_t layer) {
-  const std::string prefix = fmt::format("layers.{}.", layer);
+LayerOps layer_ops(const ModelConfig& config, const LayerWeights& weights, const std::string& prefix) {
   LayerOps ops;
   ops.input_norm = {"rms_norm", prefix + "input_layernorm.weight", vector_bytes(config.hidden_size)};
   ops.post_norm = {"rms_norm", prefix + "post_attention_layernorm.weight", vector_bytes(config.hidden_size)};
@@ -49,11 +48,15 @@ LayerOps layer_ops(const ModelConfig& config, const LayerWeights& weights, std::
 
 }  // namespace
 
+LayerOps make_layer_ops(const ModelConfig& config, const LayerWeights& weights, const std::string& prefix) {
+  return layer_ops(config, weights, prefix);
+}
+
 PassOps make_pass_ops(const ModelConfig& config, const ModelWeights& weights) {
   PassOps ops;
   ops.embed = {"embed", "embed_tokens.weight"};
   for (std::size_t layer = 0; layer < weights.layers.size(); ++layer)
-    ops.layers.push_back(layer_ops(config, weights.layers[layer], layer));
+    ops.layers.push_back(layer_ops(config, weights.layers[layer], fmt::format("layers.{}.", layer)));
   ops.final_norm = {"rms_norm", "norm.weight", vector_bytes(config.hidden_size)};
   ops.head = product({&weights.head});
   ops.greedy = {"argmax", "logits"};

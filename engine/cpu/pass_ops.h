@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "engine/backend/launch_record.h"
@@ -32,6 +33,9 @@ struct PassOps {
   LaunchRecord greedy;
 };
 
+// Of one layer whose tensors' names begin with `prefix`.
+[[nodiscard]] LayerOps make_layer_ops(const ModelConfig& config, const LayerWeights& weights,
+                                      const std::string& prefix);
 [[nodiscard]] PassOps make_pass_ops(const ModelConfig& config, const ModelWeights& weights);
 
 // What a pass over `tokens` tokens moves besides the weights when `position` tokens are in the caches.

@@ -32,7 +32,14 @@ class ReferenceModel {
   }
 
   // Logits [T][vocab] of a whole sequence.
-  std::vector<Doubles> logits(std::span<const std::int32_t> tokens) {
+  std::vector<Doubles> logits(std::span<const std::int32_t> tokens) const {
+    std::vector<Doubles> result;
+    for (const Doubles& row : streams(tokens)) result.push_back(head(norm(row, "norm.weight")));
+    return result;
+  }
+
+  // The residual stream [T][hidden] after the last layer, before the final norm.
+  std::vector<Doubles> streams(std::span<const std::int32_t> tokens) const {
     std::vector<Doubles> x;
     const auto hidden = static_cast<std::size_t>(config_.hidden_size);
     for (const std::int32_t token : tokens) {
@@ -55,14 +62,10 @@ class ReferenceModel {
         add(x[t], product(prefix + "mlp.down_proj.weight", gate));
       }
     }
-    std::vector<Doubles> result;
-    for (const Doubles& row : x)
-      result.push_back(
-          product(config_.tie_word_embeddings ? "embed_tokens.weight" : "lm_head.weight", norm(row, "norm.weight")));
-    return result;
+    return x;
   }
 
- private:
+ protected:
   ModelConfig config_;
   std::map<std::string, Doubles> tensors_;
 
@@ -78,6 +81,10 @@ class ReferenceModel {
     for (std::size_t row = 0; row < result.size(); ++row)
       for (std::size_t i = 0; i < x.size(); ++i) result[row] += matrix[row * x.size() + i] * x[i];
     return result;
+  }
+
+  Doubles head(const Doubles& x) const {
+    return product(config_.tie_word_embeddings ? "embed_tokens.weight" : "lm_head.weight", x);
   }
 
   double inverse_rms(const Doubles& x) const {
