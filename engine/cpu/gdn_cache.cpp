@@ -264,6 +264,7 @@ void GdnCache::step_tree_chunk(const Kernels& kernels, std::int64_t head, std::i
   kernels.gdn.recurrent_output(input.value, key_product, query_product, shape_.stride, input.beta, 1.0F,
                                input.key_query, fresh_.values.data() + at * shape_.stride, output);
   std::copy_n(input.key, key_stride_, fresh_.keys.data() + at * key_stride_);
+  fresh_.decays.data()[at] = decay;
   fresh_.logs.data()[at] = log_decay;
 }
 
@@ -352,7 +353,8 @@ void GdnCache::commit(const Kernels& kernels, std::span<const std::int32_t> path
     if (rollback_ == Rollback::kSnapshot) return std::swap(state_, snapshots_[static_cast<std::size_t>(path.back())]);
     std::swap(past_, fresh_);
     past_.live.assign(path.begin(), path.end());
-    past_.as_path = rollback_ == Rollback::kTreeChunk;
+    // The root's record is the recurrent form's: alone, it is folded while the next token reads.
+    past_.as_path = rollback_ == Rollback::kTreeChunk && count > 1;
     return;
   }
   filled_ += count;

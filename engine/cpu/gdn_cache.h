@@ -115,7 +115,7 @@ class GdnCache {
   // Records of the recurrent form: slot by slot, all heads.
   struct Records {
     std::vector<std::int32_t> live;  // slots of what is absorbed and not yet folded, oldest first
-    bool as_path = false;            // live is a path of a tree_chunk verify: folded at once, with logs for decays
+    bool as_path = false;            // live is a path of a tree_chunk verify: folded at once, by logs
     std::int64_t slots = 0;
     AlignedBuffer<float> keys;    // [slot][head][dk rounded up to 64]
     AlignedBuffer<float> values;  // [slot][head][stride]

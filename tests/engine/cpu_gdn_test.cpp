@@ -1,17 +1,21 @@
 // Gated DeltaNet: the definition against the specification's micro vectors, and the cache in both forms against the
 // definition, for every instruction set.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <tuple>
 
+#include "base/file.h"
 #include "base/thread_pool.h"
 #include "engine/backend/rope.h"
 #include "engine/cpu/convolution_columns.h"
 #include "engine/cpu/gdn_cache.h"
 #include "engine/cpu/gdn_definition.h"
+#include "tests/source_folder.h"
 
 namespace tare::engine {
 namespace {
@@ -253,6 +257,127 @@ TEST_P(GdnForms, CommittingAPrefixOfAVerifyEqualsAbsorbingItBitForBit) {
                                          tokens.begin() + static_cast<std::ptrdiff_t>(frontier + kept + 3));
         ASSERT_EQ(absorb(verified, shape, next, 3), absorb(plain, shape, next, 1));
       }
+    }
+  }
+}
+
+struct Undone {
+  std::string instruction_set;
+  Rollback rollback;
+};
+
+class GdnRollbacks : public testing::TestWithParam<Undone> {
+ protected:
+  const Kernels kernels_ = select_kernels(GetParam().instruction_set);
+};
+
+std::vector<Undone> rollbacks() {
+  std::vector<Undone> result;
+  for (const std::string& name : available_instruction_sets())
+    for (const Rollback rollback : {Rollback::kRing, Rollback::kSnapshot, Rollback::kTreeChunk})
+      result.push_back({name, rollback});
+  return result;
+}
+INSTANTIATE_TEST_SUITE_P(All, GdnRollbacks, testing::ValuesIn(rollbacks()), [](const auto& info) {
+  return info.param.instruction_set + "_" + to_text(info.param.rollback);
+});
+
+// Two verifies with a commit each; the paths in double precision by the definition. 90 nodes: a path of more than 64,
+// and decays so strong that e^c vanishes along it.
+TEST_P(GdnRollbacks, NodesAndCommittedPathsEqualTheDefinition) {
+  for (const auto& [dk, dv, log_decay, nodes] :
+       {std::tuple{12, 20, -0.1, 20}, {128, 128, -0.1, 20}, {12, 20, -0.01, 90}, {12, 20, -20.0, 20}}) {
+    const ModelConfig config = head_config(1, dk, dv);
+    const GdnShape shape(config);
+    GdnCache cache(config, GdnForm::kRecurrent, GetParam().rollback);
+    GdnScratch scratch(shape);
+    ThreadPool pool(1);
+    std::vector<double> committed(static_cast<std::size_t>(dk * dv));
+    const std::vector<GdnToken> tokens = random_tokens(2 * nodes, dk, dv, log_decay);
+    std::mt19937 generator(5);
+    for (int round = 0; round < 2; ++round) {
+      TokenTree tree(0);
+      for (int node = 1; node < nodes; ++node)
+        tree.add(std::uniform_int_distribution<int>(std::max(0, node - 2), node - 1)(generator), node);
+      const TreeWalk walk(tree);
+      scratch.reserve_states(shape, walk.places);
+      const auto token_of = [&](std::int32_t node) { return tokens[static_cast<std::size_t>(round * nodes + node)]; };
+      std::vector<std::vector<float>> outputs(static_cast<std::size_t>(nodes),
+                                              std::vector<float>(static_cast<std::size_t>(shape.stride), -7.0F));
+      cache.begin_verify(walk);
+      for (const std::int32_t node : walk.order)
+        cache.step(kernels_, 0, node, PaddedToken(token_of(node)).input, scratch,
+                   outputs[static_cast<std::size_t>(node)].data());
+      cache.end_pass();
+
+      std::vector<std::vector<double>> states(static_cast<std::size_t>(nodes));
+      for (int node = 0; node < nodes; ++node) {
+        const std::int32_t parent = walk.node(node).parent;
+        std::vector<double>& state = states[static_cast<std::size_t>(node)];
+        state = parent == kNoNode ? committed : states[static_cast<std::size_t>(parent)];
+        const GdnResult expected = gdn_step(token_of(node), state);
+        for (std::size_t i = 0; i < expected.o.size(); ++i)
+          ASSERT_NEAR(outputs[static_cast<std::size_t>(node)][i], expected.o[i], 4e-6) << round << " node " << node;
+      }
+      cache.commit(kernels_, tree.path_to(nodes - 1), pool);
+      committed = states.back();
+      const std::vector<float> state = cache.state(kernels_);
+      for (std::size_t i = 0; i < committed.size(); ++i) ASSERT_NEAR(state[i], committed[i], 6e-6) << round;
+    }
+  }
+}
+
+// docs/method/model.md prints what the function says of the 27B shape: 48 GDN layers of 48 value heads of 128 by 128.
+TEST(Rollbacks, TheDocumentPrintsWhatTheyCost) {
+  ModelConfig config = head_config(48, 128, 128);
+  constexpr std::uint64_t kLayers = 48;
+  constexpr double kMegabyte = 1e6;
+  const std::string document = read_text_file(source_folder() / "docs" / "method" / "model.md");
+  for (const Rollback rollback : {Rollback::kRing, Rollback::kSnapshot, Rollback::kTreeChunk}) {
+    std::string row = fmt::format("| {} |", to_text(rollback));
+    for (const std::int64_t nodes : {1, 16, 32}) {
+      const RollbackCost cost = rollback_cost(GdnShape(config), rollback, nodes);
+      row += fmt::format(" {:.0f} | {:.0f} |", static_cast<double>(kLayers * cost.held) / kMegabyte,
+                         static_cast<double>(kLayers * cost.moved) / kMegabyte);
+    }
+    EXPECT_THAT(document, testing::HasSubstr(row));
+  }
+}
+
+TEST(ConvolutionColumns, ATreesWindowIsItsAncestorsAndThenThePast) {
+  const Kernels kernels = select_kernels("auto");
+  //       0
+  //      / \       4 continues 2: its neighbour by number is not on its path
+  //     1   2      5 continues 4
+  //     |   |
+  //     3   4 - 5
+  const std::vector<std::int32_t> parents = {-1, 0, 0, 1, 2, 4};
+  const std::vector<std::vector<float>> windows = {{-3, -2, -1, 100},   {-2, -1, 100, 101},  {-2, -1, 100, 102},
+                                                   {-1, 100, 101, 103}, {-1, 100, 102, 104}, {100, 102, 104, 105}};
+  for (const CacheFormat format : {CacheFormat::kFP32, CacheFormat::kBF16}) {
+    for (const std::vector<std::int32_t>& path : {std::vector<std::int32_t>{}, {0}, {0, 2}, {0, 2, 4}, {0, 2, 4, 5}}) {
+      ConvolutionColumns columns(1, 4, format);
+      RowBuffer past(1);
+      past.reserve(4);
+      for (std::int64_t t = 0; t < 4; ++t) past.row(t)[0] = static_cast<float>(t - 4);
+      columns.absorb(past, 4, kernels.vectors);
+      RowBuffer projected(1);
+      projected.reserve(6);
+      for (std::int64_t node = 0; node < 6; ++node) projected.row(node)[0] = static_cast<float>(100 + node);
+      columns.begin_pass(projected, 6, parents, kernels.vectors);
+      for (std::size_t node = 0; node < 6; ++node) {
+        std::vector<const float*> rows;
+        columns.taps_of(static_cast<std::int64_t>(node), rows);
+        std::vector<float> window;
+        for (const float* row : rows) window.push_back(*row);
+        EXPECT_EQ(window, windows[node]) << node;
+      }
+      columns.absorb(projected, path, kernels.vectors);
+      std::vector<float> expected = {-3, -2, -1};
+      for (const std::int32_t node : path) expected.push_back(static_cast<float>(100 + node));
+      for (std::int64_t age = 1; age <= 3; ++age)
+        EXPECT_THAT(columns.column(age),
+                    testing::ElementsAre(expected[expected.size() - static_cast<std::size_t>(age)]));
     }
   }
 }

@@ -362,6 +362,45 @@ TEST_P(CpuKernels, AttentionEqualsDoublePrecisionForEveryLength) {
   }
 }
 
+// Rows of a tail are added as if they lay behind the others, whatever the parity of what comes before.
+TEST_P(CpuKernels, ValuesOfATailHaveTheBitsOfRowsThatLieThere) {
+  constexpr std::int64_t kTailRows = 7;
+  const std::vector<std::int32_t> rows = {5, 0, 6, 2, 1};
+  for (const std::int64_t head_dim : {24, 256}) {
+    const std::int64_t stride = round_up(head_dim, kValueChannelPadding);
+    const std::vector<float> tail = normals(kTailRows * stride, 21);
+    for (const std::int64_t count : {0, 1, 2, 15, 16}) {
+      for (std::int64_t taken = 0; taken <= static_cast<std::int64_t>(rows.size()); ++taken) {
+        if (count + taken == 0) continue;
+        std::vector<float> values = normals(count * stride, 22);
+        std::vector<float> joined = values;
+        for (std::int64_t i = 0; i < taken; ++i)
+          joined.insert(joined.end(), tail.begin() + rows[static_cast<std::size_t>(i)] * stride,
+                        tail.begin() + (rows[static_cast<std::size_t>(i)] + 1) * stride);
+        values.push_back(kPoison);  // so that there is something to point at
+        const std::vector<float> weights = normals(count + taken, 23);
+        const float* weight_rows[] = {weights.data(), weights.data(), weights.data(), weights.data()};
+        const std::vector<float> factors = {0.5F, 0.25F, 2.0F, 1.5F};
+        for (std::int64_t together = 1; together <= kMostQueries; ++together) {
+          std::vector<float> expected(static_cast<std::size_t>(together * stride), kPoison);
+          std::vector<float> actual = expected;
+          float* expected_rows[kMostQueries] = {};
+          float* actual_rows[kMostQueries] = {};
+          for (std::int64_t q = 0; q < together; ++q) {
+            expected_rows[q] = expected.data() + q * stride;
+            actual_rows[q] = actual.data() + q * stride;
+          }
+          kernels_.attention.weighted_values_fp32(weight_rows, together, joined.data(), head_dim, count + taken, {},
+                                                  factors.data(), expected_rows);
+          kernels_.attention.weighted_values_fp32(weight_rows, together, values.data(), head_dim, count,
+                                                  {tail.data(), rows.data(), taken}, factors.data(), actual_rows);
+          ASSERT_EQ(actual, expected) << count << " and " << taken;
+        }
+      }
+    }
+  }
+}
+
 TEST(InstructionSets, AutoIsTheBestAndUnknownOnesAreRefusedWithTheList) {
   EXPECT_EQ(select_kernels("auto").instruction_set, available_instruction_sets().front());
   try {
