@@ -24,7 +24,6 @@ constexpr std::int64_t kHeadDim = 128;
 constexpr std::int64_t kBlock = 16;
 constexpr double kTheta = 1e7;
 
-constexpr const char* kWholeModel = "model.safetensors";
 constexpr std::string_view kPrefix = "model.";
 constexpr const char* kIndependentOfWeights = "rotary_emb.inv_freq";
 
@@ -32,16 +31,6 @@ std::map<std::string, PlannedTensor> plan_by_name(const BlockDrafterConfig& conf
   std::map<std::string, PlannedTensor> planned;
   for (PlannedTensor& tensor : plan_block_drafter(config)) planned.emplace(tensor.name, std::move(tensor));
   return planned;
-}
-
-// model.safetensors if there, else all *.safetensors.
-std::vector<std::filesystem::path> files_of(const std::filesystem::path& directory) {
-  if (std::filesystem::exists(directory / kWholeModel)) return {directory / kWholeModel};
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(directory))
-    if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
-  std::sort(paths.begin(), paths.end());
-  return paths;
 }
 
 class DrafterDirectory final : public BlockDrafterCheckpoint {
