@@ -261,7 +261,13 @@ class CudaBackend final : public Backend {
   }
 
   WeightInventory inventory(std::int64_t context, std::int64_t width) const override {
-    return make_cuda_inventory(config_, weights_, forward_.layers(), unread_, context, width);
+    WeightInventory inventory = make_cuda_inventory(config_, weights_, forward_.layers(), unread_, context, width);
+    if (drafter_) {
+      InventoryAccount account(width);
+      drafter_->account(account, context, width, options_.speculate.draft_tokens);
+      for (InventoryEntry& entry : account.take().entries) inventory.entries.push_back(std::move(entry));
+    }
+    return inventory;
   }
 
   std::vector<LaunchRecord> launches(std::int64_t width) const override {
@@ -297,7 +303,9 @@ class CudaBackend final : public Backend {
   Json description() const override {
     Json parts = Json::object();
     for (const MemoryPart& part : parts_) parts[part.name] = part.bytes;
-    return {{"backend", "cuda"}, {"device", to_json(device_)}, {"context", capacity_}, {"memory_bytes", parts}};
+    Json text = {{"backend", "cuda"}, {"device", to_json(device_)}, {"context", capacity_}, {"memory_bytes", parts}};
+    if (drafter_) text["drafter"] = drafter_->description();
+    return text;
   }
 
  private:

@@ -1,7 +1,8 @@
 // Rounds with a block drafter, phase by phase beside their floors: 27B in q4 and its 5-layer drafter, random weights. A
 // round is draft, verify of a chain of the drafted tokens (tokens out, no logits) and commit of some of them, by the
 // host's clock. What is committed is prescribed: random weights accept nothing.
-// draft_probe [CONTEXT [TOKENS [COMMITTED [FORMAT]]]]: a JSON line to standard output.
+// draft_probe [CONTEXT [TOKENS [COMMITTED [FORMAT [kernels]]]]]: a JSON line to standard output; with "kernels" one
+// more for each kernel of a draft: the time from its predecessor's end to its own, as CUPTI records it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -17,6 +17,7 @@
 #include "base/philox.h"
 #include "engine/cuda/cuda_backend.h"
 #include "profiles/gpu_read_rate.h"
+#include "profiles/timeline/cupti_collector.h"
 
 namespace tare::micro {
 namespace {
@@ -34,13 +35,48 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-std::uint64_t bytes_of(const std::vector<engine::LaunchRecord>& launches, std::int64_t context) {
-  return std::accumulate(
-      launches.begin(), launches.end(), std::uint64_t{0},
-      [&](std::uint64_t sum, const engine::LaunchRecord& launch) { return sum + launch.bytes_at(context); });
+bool is_draft(const engine::InventoryEntry& entry) {
+  return entry.tensor.starts_with("drafter.") || entry.tensor.ends_with("(draft)");
 }
 
-void probe(std::int64_t context, std::int64_t tokens, int committed, const std::string& format, double rate) {
+// Draft after draft of the same round, recorded; medians over them.
+void print_kernels(engine::Backend& backend, std::int64_t tokens, double rate) {
+  constexpr int kDrafts = 40;
+  const std::unique_ptr<profiles::KernelCollector> collector = profiles::make_cupti_collector();
+  collector->start();
+  for (int i = 0; i < kDrafts; ++i) {
+    backend.verify(std::vector<std::int32_t>{1, 2, 3, 4}, {.logits = false, .hidden = false});
+    backend.commit(4);
+    (void)backend.draft({.anchor = i, .tokens = tokens, .candidates = kCandidates, .temperature = 1});
+  }
+  const profiles::KernelRecords kernels = collector->take();
+  const std::vector<engine::LaunchRecord> launches = backend.draft_launches();
+  std::vector<std::vector<double>> times(launches.size());
+  std::vector<double> spans;
+  for (std::size_t i = 0; i < kernels.records.size(); ++i) {
+    const auto name = [&](std::size_t at) { return kernels.names[static_cast<std::size_t>(kernels.records[at].name)]; };
+    if (name(i).find("begin_draft") == std::string::npos || i + launches.size() > kernels.records.size()) continue;
+    for (std::size_t k = 0; k < launches.size(); ++k) {
+      const std::int64_t before = k == 0 ? kernels.records[i].start_ns : kernels.records[i + k - 1].end_ns;
+      times[k].push_back(1e-3 * static_cast<double>(kernels.records[i + k].end_ns - before));
+    }
+    spans.push_back(1e-3 *
+                    static_cast<double>(kernels.records[i + launches.size() - 1].end_ns - kernels.records[i].start_ns));
+  }
+  if (spans.empty()) throw internal_error("no draft among the records");
+  for (std::size_t k = 0; k < launches.size(); ++k) {
+    fmt::print(R"({{"what": "draft_kernel", "name": "{}", "part": "{}", "us": {:.2f}, "floor_us": {:.2f}}})"
+               "\n",
+               launches[k].name, launches[k].part, median(times[k]),
+               1e6 * static_cast<double>(launches[k].bytes_at(backend.frontier())) / rate);
+  }
+  fmt::print(R"({{"what": "draft_span", "us": {:.1f}, "drafts": {}, "records": {}}})"
+             "\n",
+             median(spans), spans.size(), kernels.records.size());
+}
+
+void probe(std::int64_t context, std::int64_t tokens, int committed, const std::string& format, bool kernels,
+           double rate) {
   engine::EngineOptions options;
   apply_option(options, "backend=cuda");
   apply_option(options, "weights.format=" + format);
@@ -82,14 +118,10 @@ void probe(std::int64_t context, std::int64_t tokens, int committed, const std::
   }
   const std::int64_t frontier = backend->frontier();
   const auto floor = [&](std::uint64_t bytes) { return 1e6 * static_cast<double>(bytes) / rate; };
-  const std::vector<engine::LaunchRecord> draft_launches = backend->draft_launches();
-  const std::uint64_t draft_bytes = bytes_of(draft_launches, frontier);
-  const std::uint64_t verify_bytes = backend->inventory(frontier, tokens + 1).bytes_per_round();
-  for (const engine::LaunchRecord& launch : draft_launches) {
-    if (launch.bytes_at(frontier) > 0)
-      fmt::print(stderr, "{:24} {:48} {:9.3f} MB\n", launch.name, launch.part,
-                 1e-6 * static_cast<double>(launch.bytes_at(frontier)));
-  }
+  std::uint64_t draft_bytes = 0;
+  std::uint64_t verify_bytes = 0;
+  for (const engine::InventoryEntry& entry : backend->inventory(frontier, tokens + 1).entries)
+    (is_draft(entry) ? draft_bytes : verify_bytes) += entry.bytes_per_round;
   const double draft_floor = floor(draft_bytes);
   const double verify_floor = floor(verify_bytes);
   fmt::print(R"({{"what": "draft_round", "format": "{}", "context": {}, "draft_tokens": {}, "committed": {}, )"
@@ -97,9 +129,10 @@ void probe(std::int64_t context, std::int64_t tokens, int committed, const std::
              R"("draft_us": {:.1f}, "draft_least_us": {:.1f}, "verify_bytes": {}, "verify_floor_us": {:.1f}, )"
              R"("verify_us": {:.1f}, "round_us": {:.1f}, "round_over_floor": {:.3f}}})"
              "\n",
-             format, context, tokens, committed, 1e-9 * rate, draft_launches.size(), draft_bytes, draft_floor,
-             median(draft_us), *std::min_element(draft_us.begin(), draft_us.end()), verify_bytes, verify_floor,
-             median(verify_us), median(round_us), median(round_us) / (draft_floor + verify_floor));
+             format, context, tokens, committed, 1e-9 * rate, backend->draft_launches().size(), draft_bytes,
+             draft_floor, median(draft_us), *std::min_element(draft_us.begin(), draft_us.end()), verify_bytes,
+             verify_floor, median(verify_us), median(round_us), median(round_us) / (draft_floor + verify_floor));
+  if (kernels) print_kernels(*backend, tokens, rate);
 }
 
 }  // namespace
@@ -113,7 +146,7 @@ int main(int count, char** arguments) {
     const tare::profiles::ReadRateSource source = tare::profiles::gpu_read_rate(0);
     const double rate = source.make(source.beyond_caches)->measure(tare::micro::kReadPasses);
     tare::micro::probe(std::atoll(text(1, "1024").c_str()), std::atoll(text(2, "15").c_str()),
-                       std::atoi(text(3, "4").c_str()), text(4, "q4"), rate);
+                       std::atoi(text(3, "4").c_str()), text(4, "q4"), text(5, "") == "kernels", rate);
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return 1;

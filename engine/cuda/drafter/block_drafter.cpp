@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "engine/backend/rope.h"
 #include "engine/backend/sequence_checks.h"
 #include "engine/cuda/attention/attention_layout.h"
@@ -217,15 +218,8 @@ DraftCache CudaBlockDrafter::cache() const {
   return {keys_.data(), values_.data(), cache_format(options_), capacity_};
 }
 
-std::int64_t CudaBlockDrafter::cache_bytes_a_position() const {
-  return 2 * config_.layer_count() * config_.key_value_channels() * element_bytes(cache_format(options_));
-}
-
-std::uint64_t CudaBlockDrafter::weight_bytes_read() const {
-  std::uint64_t bytes = weights_.fc.bytes() + weights_.context.bytes();
-  for (const CudaDrafterLayerWeights& layer : weights_.layers)
-    bytes += layer.qkv.bytes() + layer.out.bytes() + layer.gate_up.bytes() + layer.down.bytes();
-  return bytes;
+std::int64_t CudaBlockDrafter::layer_bytes_a_position() const {
+  return 2 * config_.key_value_channels() * element_bytes(cache_format(options_));
 }
 
 Operand CudaBlockDrafter::operand(OperandKind kind, int tokens, const WeightMatrix& reader) const {
@@ -281,7 +275,7 @@ void CudaBlockDrafter::launch_context(const Pass& pass, const Operand& features)
   launch = pass.launch;
   const ProductResult key_values = multiply(weights_.context, context, settings_, launch);
   launch.part = "drafter.context";
-  launch.bytes = static_cast<std::uint64_t>(pass.features * cache_bytes_a_position());
+  launch.bytes = static_cast<std::uint64_t>(pass.features * config_.layer_count() * layer_bytes_a_position());
   launch_draft_heads({.shape = shape_,
                       .result = key_values,
                       .tokens = pass.features,
@@ -330,7 +324,7 @@ ProductResult CudaBlockDrafter::launch_attention(const Pass& pass, std::size_t l
                 reinterpret_cast<float2*>(sums + static_cast<std::size_t>(rows * config_.head_dim) * sizeof(float))}};
   // Tiles that a part may have to take; a window's first one begins anywhere in a tile.
   std::int64_t positions = pass.context_bound;
-  const auto layer_bytes = static_cast<std::uint64_t>(cache_bytes_a_position() / config_.layer_count());
+  const auto layer_bytes = static_cast<std::uint64_t>(layer_bytes_a_position());
   if (mask.window > 0 && mask.window + pass.block + DraftSpan::kTile < positions) {
     positions = mask.window + pass.block + DraftSpan::kTile;
     launch.bytes = static_cast<std::uint64_t>(mask.window) * layer_bytes;
@@ -534,6 +528,59 @@ void CudaBlockDrafter::capture_all(int block) {
       if (bound >= capacity_) break;
     }
   }
+}
+
+void CudaBlockDrafter::account(InventoryAccount& account, std::int64_t context, std::int64_t width,
+                               std::int64_t tokens) const {
+  const auto projection = [&](const CudaProjection& weights) {
+    account.stream("drafter." + join(weights.names, " + drafter."), to_text(weights.matrix.format), weights.bytes(),
+                   element_count(weights.matrix.rows, weights.matrix.columns));
+  };
+  const auto vector = [&](const std::string& name, const DeviceBuffer& values) {
+    account.vector("drafter." + name, values.bytes() / sizeof(float));
+  };
+  const std::int64_t block = tokens + 1;
+  projection(weights_.fc);
+  vector("hidden_norm.weight", weights_.hidden_norm);
+  projection(weights_.context);
+  vector("self_attn.k_norm.weight of all layers", weights_.k_norms);
+  for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
+    const CudaDrafterLayerWeights& layer = weights_.layers[i];
+    const std::string prefix = fmt::format("layers.{}.", i);
+    vector(prefix + "input_layernorm.weight", layer.input_norm);
+    vector(prefix + "post_attention_layernorm.weight", layer.post_norm);
+    projection(layer.qkv);
+    vector(prefix + "self_attn.q_norm.weight", layer.q_norm);
+    projection(layer.out);
+    // What any row sees is read once; the block's rows and those absorbed are written.
+    const DraftLayerMask& mask = config_.layers[i];
+    const DraftSpan span{.frontier = static_cast<int>(context),
+                         .block = static_cast<int>(block),
+                         .window = static_cast<int>(mask.window),
+                         .causal = mask.causal};
+    const std::int64_t read = context + block - span.first_seen(0);
+    account.add({"drafter." + prefix + "kv cache", to_text(cache_format(options_)), AccessPattern::kCache,
+                 (keys_.bytes() + values_.bytes()) / weights_.layers.size(),
+                 static_cast<std::uint64_t>((read + block + width) * layer_bytes_a_position()),
+                 element_count(2 * (context + block), config_.key_value_channels())});
+    projection(layer.gate_up);
+    projection(layer.down);
+  }
+  vector("norm.weight", weights_.final_norm);
+  // The target's own, read once more.
+  account.add({"embed_tokens.weight (draft)", "bf16", AccessPattern::kGather, 0,
+               element_count(block, config_.hidden_size) * sizeof(std::uint16_t), 0});
+  account.add({target_.head->names.front() + " (draft)", to_text(target_.head->matrix.format), AccessPattern::kStream,
+               0, target_.head->bytes(), 0});
+}
+
+Json CudaBlockDrafter::description() const {
+  return {{"kind", "block"},
+          {"name", options_.speculate.drafter},
+          {"layers", config_.layer_count()},
+          {"block_size", config_.block_size},
+          {"taps", config_.taps},
+          {"weights", to_text(weights_.fc.matrix.format)}};
 }
 
 void CudaBlockDrafter::cut_graphs(RoundCut cut) {

@@ -70,13 +70,12 @@ class CudaBlockDrafter {
   // Sees every later block, until another is set; drafts are launched kernel by kernel while one is.
   void set_block_callback(BlockCallback callback) { on_block_ = std::move(callback); }
 
-  // Kernels of the last draft; a draft's bytes by tensor are those of its weights, the head's and the context's.
+  // Kernels of the last draft.
   [[nodiscard]] const std::vector<LaunchRecord>& launches() const { return launched_; }
   void cut_graphs(RoundCut cut);
-  [[nodiscard]] std::uint64_t weight_bytes_read() const;
-  [[nodiscard]] const CudaDrafterWeights& weights() const { return weights_; }
-  [[nodiscard]] std::int64_t cache_bytes_a_position() const;
-  [[nodiscard]] std::size_t cache_bytes() const { return keys_.bytes() + values_.bytes(); }
+  // Bytes of drafting `tokens` ahead and of absorbing `width` tokens, once each, when `context` tokens are absorbed.
+  void account(InventoryAccount& account, std::int64_t context, std::int64_t width, std::int64_t tokens) const;
+  [[nodiscard]] Json description() const;
   // Of the last draft, [block][hidden] FP32 in device memory, after the final norm.
   [[nodiscard]] const float* hidden() const { return normed_.as<float>(); }
 
@@ -121,6 +120,7 @@ class CudaBlockDrafter {
   [[nodiscard]] bool exact() const { return options_.activations.format == ActivationFormat::kFP32; }
   [[nodiscard]] DraftControl* control() const { return control_.as<DraftControl>(); }
   [[nodiscard]] DraftCache cache() const;
+  [[nodiscard]] std::int64_t layer_bytes_a_position() const;
   [[nodiscard]] CudaRopeTable rope() const { return {cosines_.as<float>(), sines_.as<float>()}; }
   [[nodiscard]] Operand operand(OperandKind kind, int tokens, const WeightMatrix& reader) const;
   ProductResult multiply(const CudaProjection& projection, const Operand& operand, const ProductSettings& settings,

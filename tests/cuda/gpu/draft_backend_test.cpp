@@ -1,0 +1,211 @@
+// Drafts of the whole backend with the embedded model and its drafter: the GPU's against the CPU's, and whatever way
+// tokens were committed.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "engine/backend/argmax.h"
+#include "engine/cpu/cpu_backend.h"
+#include "engine/cuda/cuda_backend.h"
+#include "tests/cuda/gpu/gpu_test.h"
+#include "tests/cuda/gpu/random_tree.h"
+#include "tests/source_folder.h"
+
+namespace tare::engine::test {
+namespace {
+
+using DraftBackend = GpuTest;
+using DraftBackendHopper = HopperTest;
+
+constexpr std::int64_t kRows = 15;
+constexpr std::int64_t kCandidates = 8;
+
+const Checkpoint& embedded() {
+  static const std::unique_ptr<Checkpoint> checkpoint =
+      open_checkpoint((source_folder() / "models" / "embedded").string());
+  return *checkpoint;
+}
+
+EngineOptions options_of(BackendKind backend, ActivationFormat activations) {
+  EngineOptions options;
+  options.backend = backend;
+  options.activations.format = activations;
+  options.speculate.drafter = (source_folder() / "models" / "embedded" / "drafter").string();
+  options.context = 512;
+  if (activations == ActivationFormat::kFP32) options.kv.key = options.kv.value = CacheFormat::kFP32;
+  options.cpu.threads = 8;
+  return options;
+}
+
+std::vector<std::int32_t> random_tokens(std::size_t count, std::uint64_t seed) {
+  Philox random(seed);
+  std::vector<std::int32_t> tokens;
+  for (std::size_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>(random.below(4000)));
+  return tokens;
+}
+
+struct Draft {
+  std::vector<std::int32_t> tokens;
+  std::vector<float> log_probabilities;
+  bool operator==(const Draft&) const = default;
+};
+Draft draft(Backend& backend, std::int32_t anchor) {
+  const DraftOutput output = backend.draft({.anchor = anchor, .tokens = kRows, .candidates = kCandidates});
+  return {{output.tokens.begin(), output.tokens.end()},
+          {output.log_probabilities.begin(), output.log_probabilities.end()}};
+}
+
+struct Comparison {
+  int rows = 0;
+  int different = 0;      // first tokens
+  double margin = 0;      // largest of ours where they differ
+  double difference = 0;  // largest, of the first candidates' log-probabilities
+};
+void compare(const Draft& a, const Draft& b, Comparison& total) {
+  ASSERT_EQ(a.tokens.size(), b.tokens.size());
+  for (std::size_t i = 0; i < a.tokens.size(); i += kCandidates) {
+    ++total.rows;
+    const double difference = std::fabs(static_cast<double>(a.log_probabilities[i] - b.log_probabilities[i]));
+    if (!(difference <= total.difference)) total.difference = difference;
+    if (a.tokens[i] == b.tokens[i]) continue;
+    ++total.different;
+    total.margin = std::max(total.margin, static_cast<double>(a.log_probabilities[i] - a.log_probabilities[i + 1]));
+  }
+}
+
+std::vector<std::int32_t> greedy_text(Backend& backend, std::span<const std::int32_t> prompt, std::size_t count) {
+  backend.reset();
+  std::vector<std::int32_t> text = {argmax(backend.prefill(prompt))};
+  while (text.size() < count) {
+    text.push_back(backend.verify(std::span(&text.back(), 1), {.logits = false}).best[0]);
+    backend.commit(1);
+  }
+  return text;
+}
+
+// Both backends are forced onto the CPU's greedy text and draft at every fifth token.
+Comparison against_cpu(ActivationFormat activations) {
+  const auto cpu = make_cpu_backend(embedded(), options_of(BackendKind::kCpu, ActivationFormat::kFP32));
+  const auto cuda = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, activations));
+  EXPECT_TRUE(cuda->has_drafter());
+  EXPECT_EQ(cuda->options().speculate.draft_tokens, kRows);
+  Comparison total;
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const std::vector<std::int32_t> prompt = random_tokens(20 + 13 * seed, seed);
+    const std::vector<std::int32_t> text = greedy_text(*cpu, prompt, 60);
+    for (Backend* backend : {cpu.get(), cuda.get()}) {
+      backend->reset();
+      backend->prefill(prompt);
+    }
+    for (std::size_t begin = 0; begin + 5 < text.size(); begin += 5) {
+      compare(draft(*cpu, text[begin]), draft(*cuda, text[begin]), total);
+      for (Backend* backend : {cpu.get(), cuda.get()}) {
+        backend->verify(std::span(text).subspan(begin, 5), {.logits = false});
+        backend->commit(5);
+      }
+    }
+  }
+  std::printf("%d rows: %d first tokens differ, largest margin %.2e, log-probabilities %.2e\n", total.rows,
+              total.different, total.margin, total.difference);
+  return total;
+}
+
+TEST_F(DraftBackend, ExactDraftsAreTheCpus) {
+  const Comparison total = against_cpu(ActivationFormat::kFP32);
+  EXPECT_LT(total.difference, 5e-3);
+  EXPECT_LT(total.margin, 5e-3);
+}
+
+TEST_F(DraftBackendHopper, FastDraftsAreTheCpusButForNearTies) {
+  const Comparison total = against_cpu(ActivationFormat::kBF16);
+  EXPECT_LT(total.margin, 0.3);
+  EXPECT_LT(10 * total.different, total.rows);
+}
+
+// Rounds of random trees of which random paths are committed, with drafts between some of them, leave the drafter where
+// a prefill of the committed tokens does.
+void follow_paths(ActivationFormat activations, double tolerance) {
+  const auto rounds = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, activations));
+  const auto fresh = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, activations));
+  std::vector<std::int32_t> sequence = random_tokens(37, 7);
+  rounds->prefill(sequence);
+  Philox random(8);
+  double worst = 0;
+  double control = 0;
+  for (int round = 0; round < 24; ++round) {
+    const TreeKind kind = kTreeKinds[static_cast<std::size_t>(round) % kTreeKinds.size()];
+    const TokenTree tree = random_tree(kind, 1 + static_cast<int>(random.below(16)), 4000, random);
+    rounds->verify(tree, {.logits = false});
+    if (round % 3 == 0) (void)draft(*rounds, 5);  // between a verify and its commit
+    const std::vector<std::int32_t> path =
+        tree.path_to(static_cast<int>(random.below(static_cast<std::uint64_t>(tree.size()))));
+    rounds->commit(path);
+    for (const std::int32_t node : path) sequence.push_back(tree.tokens()[static_cast<std::size_t>(node)]);
+    if (round % 4 == 1) {  // a prompt goes on
+      const std::vector<std::int32_t> more = random_tokens(9, 100 + static_cast<std::uint64_t>(round));
+      rounds->prefill(more);
+      sequence.insert(sequence.end(), more.begin(), more.end());
+    }
+    if (round % 3 != 2) continue;  // two rounds of three go undrafted
+    const Draft got = draft(*rounds, 11);
+    EXPECT_TRUE(draft(*rounds, 11) == got);
+    const auto against = [&](const std::vector<std::int32_t>& tokens) {
+      fresh->reset();
+      fresh->prefill(tokens);
+      Comparison total;
+      compare(draft(*fresh, 11), got, total);
+      return total.difference;
+    };
+    const double difference = against(sequence);
+    if (!(difference <= worst)) worst = difference;
+    std::vector<std::int32_t> other = sequence;
+    other[other.size() - 2] ^= 1;
+    control = std::max(control, against(other));
+  }
+  std::printf("after %zu tokens: log-probabilities %.2e from a prefill's, of another text %.2e\n", sequence.size(),
+              worst, control);
+  EXPECT_LT(worst, tolerance);
+  EXPECT_GT(control, tolerance);
+}
+
+TEST_F(DraftBackend, ExactDraftsFollowCommittedPaths) {
+  follow_paths(ActivationFormat::kFP32, 2e-3);
+}
+TEST_F(DraftBackendHopper, FastDraftsFollowCommittedPaths) {
+  follow_paths(ActivationFormat::kBF16, 0.3);
+}
+
+// A chain drafted, verified and accepted greedily writes the text of plain decoding, in fewer rounds.
+TEST_F(DraftBackendHopper, DraftedChainsWriteTheGreedyText) {
+  const auto backend = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, ActivationFormat::kBF16));
+  std::size_t tokens = 0;
+  std::size_t rounds = 0;
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    const std::vector<std::int32_t> prompt = random_tokens(30, seed);
+    constexpr std::size_t kCount = 120;
+    const std::vector<std::int32_t> plain = greedy_text(*backend, prompt, kCount);
+    backend->reset();
+    std::vector<std::int32_t> text = {argmax(backend->prefill(prompt))};
+    while (text.size() < kCount) {
+      const Draft drafted = draft(*backend, text.back());
+      std::vector<std::int32_t> chain = {text.back()};
+      for (std::size_t i = 0; i < drafted.tokens.size(); i += kCandidates) chain.push_back(drafted.tokens[i]);
+      const VerifyOutput output = backend->verify(chain, {.logits = false});
+      std::size_t accepted = 0;
+      while (accepted + 1 < chain.size() && output.best[accepted] == chain[accepted + 1]) ++accepted;
+      text.insert(text.end(), chain.begin() + 1, chain.begin() + 1 + static_cast<std::ptrdiff_t>(accepted));
+      text.push_back(output.best[accepted]);
+      backend->commit(static_cast<int>(accepted) + 1);
+      ++rounds;
+    }
+    tokens += text.size() - 1;
+    text.resize(kCount);
+    EXPECT_TRUE(text == plain) << "seed " << seed;
+  }
+  const double a_round = static_cast<double>(tokens) / static_cast<double>(rounds);
+  std::printf("%.2f tokens a round\n", a_round);
+  EXPECT_GT(a_round, 1.5);
+}
+
+}  // namespace
+}  // namespace tare::engine::test
