@@ -34,8 +34,9 @@ struct OracleArguments {
   const double* queries;  // [token][head][dim], scaled
   const float* keys;      // [kv head][slot][dim]
   const float* values;
-  double* scores;  // [token][head][slots]
-  double* out;     // [token][head][dim]
+  const std::uint32_t* ancestors;  // of each token, bits of tokens
+  double* scores;                  // [token][head][slots]
+  double* out;                     // [token][head][dim]
   std::int64_t slots;
   int heads, kv_heads, head_dim, frontier;
 };
@@ -51,13 +52,17 @@ __global__ void oracle_kernel(const __grid_constant__ OracleArguments arguments)
   double* scores = arguments.scores + static_cast<std::int64_t>(blockIdx.x) * arguments.slots;
   const int thread = static_cast<int>(threadIdx.x);
   double most = -INFINITY;
+  const auto sees = [&](int slot) {
+    const int node = slot - arguments.frontier;
+    return node < 0 || node >= kMostRoundTokens || (arguments.ancestors[token] >> node & 1U) != 0;
+  };
   for (int position = thread; position < count; position += 256) {
     double dot = 0;
     for (int dim = 0; dim < arguments.head_dim; ++dim) {
       dot += query[dim] * static_cast<double>(arguments.keys[run + std::int64_t{position} * arguments.head_dim + dim]);
     }
-    scores[position] = dot;
-    most = fmax(most, dot);
+    scores[position] = sees(position) ? dot : -INFINITY;
+    most = fmax(most, scores[position]);
   }
   reduced[thread] = most;
   __syncthreads();
@@ -240,7 +245,7 @@ std::vector<std::byte> AttentionCase::run(int tokens, const PassOptions& options
     const std::int64_t stride = plane_floats(qkv.plan, width);
     data.assign(static_cast<std::size_t>(stride * qkv.plan.most_planes()), not_a_number);
     for (int token = 0; token < tokens; ++token) {
-      const auto planes = planes_of(frontier + token);
+      const auto planes = planes_of(content_of(frontier, token));
       for (std::size_t plane = 0; plane < planes.size(); ++plane) {
         for (int row = 0; row < rows(); ++row) {
           data[plane * static_cast<std::size_t>(stride) + static_cast<std::size_t>(plane_place(width, row, token))] =
@@ -250,7 +255,7 @@ std::vector<std::byte> AttentionCase::run(int tokens, const PassOptions& options
     }
   } else {
     for (int token = 0; token < tokens; ++token) {
-      const std::vector<float> values = projections(frontier + token);
+      const std::vector<float> values = projections(content_of(frontier, token));
       data.insert(data.end(), values.begin(), values.end());
     }
   }
@@ -289,6 +294,7 @@ std::vector<std::byte> AttentionCase::run(int tokens, const PassOptions& options
 
 std::vector<std::byte> AttentionCase::run_round(int frontier, int tokens, const PassOptions& options) {
   RoundControl control;
+  if (tree_) control.set_tree(*tree_);
   control.frontier = frontier;
   const DeviceBuffer control_memory = on_device(std::vector<RoundControl>{control});
   const std::int64_t bound =
@@ -353,11 +359,11 @@ void AttentionCase::expect_cache(int first, int end) const {
   int wrong_keys = 0;
   int wrong_values = 0;
   for (int position = first; position < end; ++position) {
-    const std::vector<float> rows = projections(position);
+    const std::vector<float> rows = projections(content_of(first, position - first));
     for (int head = 0; head < shape_.kv_heads; ++head) {
       const float* key_row = rows.data() + (2 * shape_.heads + head) * shape_.head_dim;
       const float* value_row = key_row + shape_.kv_heads * shape_.head_dim;
-      const std::vector<double> key = normed_and_rotated(key_row, k_norm_, position);
+      const std::vector<double> key = normed_and_rotated(key_row, k_norm_, position_of(first, position - first));
       for (int dim = 0; dim < shape_.head_dim; ++dim) {
         const std::int64_t key_at =
             head * run * element_bytes(key_format) + key_place(key_format, shape_.head_dim, position, dim);
@@ -415,28 +421,40 @@ std::vector<double> AttentionCase::oracle(int frontier, int tokens) const {
   std::vector<double> gates;
   const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
   for (int token = 0; token < tokens; ++token) {
-    const std::vector<float> rows = projections(frontier + token);
+    const std::vector<float> rows = projections(content_of(frontier, token));
     for (int head = 0; head < shape_.heads; ++head) {
       const float* row = rows.data() + 2 * head * head_dim;
-      for (const double number : normed_and_rotated(row, q_norm_, frontier + token)) queries.push_back(number * scale);
+      for (const double number : normed_and_rotated(row, q_norm_, position_of(frontier, token))) {
+        queries.push_back(number * scale);
+      }
       for (int dim = 0; dim < head_dim; ++dim) {
         gates.push_back(1 / (1 + std::exp(-static_cast<double>(row[head_dim + dim]))));
       }
     }
   }
+  // Of a prefill chunk longer than a round every token sees what is before it.
+  std::vector<std::uint32_t> ancestors(static_cast<std::size_t>(tokens), ~0U);
+  if (tokens <= kMostRoundTokens) {
+    RoundControl control;
+    if (tree_) control.set_tree(*tree_);
+    std::copy_n(control.ancestors, tokens, ancestors.begin());
+  }
+  const DeviceBuffer ancestor_memory = on_device(ancestors);
   const DeviceBuffer query_memory = on_device(queries);
   const DeviceBuffer scores(static_cast<std::size_t>(tokens * shape_.heads * slots_) * sizeof(double), "oracle scores");
   const DeviceBuffer out(queries.size() * sizeof(double), "oracle rows");
-  oracle_kernel<<<static_cast<unsigned>(tokens * shape_.heads), 256>>>({.queries = query_memory.as<double>(),
-                                                                        .keys = keys.as<float>(),
-                                                                        .values = values.as<float>(),
-                                                                        .scores = scores.as<double>(),
-                                                                        .out = out.as<double>(),
-                                                                        .slots = slots_,
-                                                                        .heads = shape_.heads,
-                                                                        .kv_heads = shape_.kv_heads,
-                                                                        .head_dim = head_dim,
-                                                                        .frontier = frontier});
+  oracle_kernel<<<static_cast<unsigned>(tokens * shape_.heads), 256>>>(
+      {.queries = query_memory.as<double>(),
+       .keys = keys.as<float>(),
+       .values = values.as<float>(),
+       .ancestors = ancestor_memory.as<std::uint32_t>(),
+       .scores = scores.as<double>(),
+       .out = out.as<double>(),
+       .slots = slots_,
+       .heads = shape_.heads,
+       .kv_heads = shape_.kv_heads,
+       .head_dim = head_dim,
+       .frontier = frontier});
   synchronize();
   std::vector<double> mixed = from_device<double>(out);
   for (std::size_t i = 0; i < mixed.size(); ++i) mixed[i] *= gates[i];

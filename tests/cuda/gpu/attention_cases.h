@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/backend/rope.h"
+#include "engine/backend/token_tree.h"
 #include "engine/cuda/attention/attention.h"
 #include "engine/cuda/attention/attention_layout.h"
 #include "tests/cuda/gpu/gpu_test.h"
@@ -23,6 +25,11 @@ class AttentionCase {
   void reset_cache(int frontier);
   // Turns over the sign of one position's key of one head.
   void corrupt_key(int kv_head, int position);
+
+  // The tokens of rounds from here on are the nodes of a tree, or, without one, a chain.
+  void set_tree(std::optional<TokenTree> tree) { tree_ = std::move(tree); }
+  // Token t of a pass has the content of position frontier + contents[t] instead of its own; empty: its own.
+  void set_contents(std::vector<std::int32_t> contents) { contents_ = std::move(contents); }
 
   // Multiplies all projections from here on.
   void scale_projections(float factor) { projection_scale_ = factor; }
@@ -49,7 +56,7 @@ class AttentionCase {
   // appended values bit for bit, and every other byte untouched. `appended_by_passes`: keys of positions below
   // frontier + tokens and at or above `first` come from passes.
   void expect_cache(int first, int end) const;
-  // Oracle rows [token][heads * head_dim] from the cache as it is now.
+  // Oracle rows [token][heads * head_dim] from the cache as it is now, of which a node sees its path.
   std::vector<double> oracle(int frontier, int tokens) const;
 
   [[nodiscard]] std::int64_t columns() const { return std::int64_t{shape_.heads} * shape_.head_dim; }
@@ -62,6 +69,12 @@ class AttentionCase {
  private:
   [[nodiscard]] int rows() const { return (2 * shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim; }
   [[nodiscard]] TilePlan plan() const;
+  [[nodiscard]] int content_of(int frontier, int token) const {
+    return frontier + (contents_.empty() ? token : contents_[static_cast<std::size_t>(token)]);
+  }
+  [[nodiscard]] int position_of(int frontier, int token) const {
+    return frontier + (tree_ ? tree_->depths()[static_cast<std::size_t>(token)] : token);
+  }
   [[nodiscard]] std::vector<std::vector<float>> planes_of(int position) const;
   [[nodiscard]] float decode(CacheFormat format, const std::byte* at) const;
   void encode(CacheFormat format, float value, std::byte* at) const;
@@ -75,6 +88,8 @@ class AttentionCase {
   CudaAttentionShape shape_;
   std::int64_t slots_ = 0;
   float projection_scale_ = 1;
+  std::optional<TokenTree> tree_;
+  std::vector<std::int32_t> contents_;
   std::vector<float> q_norm_, k_norm_;
   RopeTable rope_;
   DeviceBuffer q_norm_memory_, k_norm_memory_, cosines_, sines_;

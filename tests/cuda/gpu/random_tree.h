@@ -47,7 +47,10 @@ inline TokenTree random_tree(TreeKind kind, int nodes, std::uint64_t vocab, Phil
 // For messages: the parents.
 inline std::string to_text(const TokenTree& tree) {
   std::string text = "parents";
-  for (const std::int32_t parent : tree.parents()) text += " " + std::to_string(parent);
+  for (const std::int32_t parent : tree.parents()) {
+    text += ' ';
+    text += std::to_string(parent);
+  }
   return text;
 }
 
