@@ -196,11 +196,12 @@ std::vector<Field> make_fields() {
       "recurrent state as stored between passes; fp16 on cuda"));
   fields.push_back(word_field(
       "gdn.form", kGdnForms, [](EngineOptions & o) -> auto& { return o.gdn.form; },
-      "token recurrence, or the chunk form (blocks of 64 positions)"));
+      "token recurrence, or the chunk form (blocks of 64 positions; cuda: up to 16 tokens of a pass)"));
   fields.push_back(word_field(
       "rollback", kRollbacks, [](EngineOptions & o) -> auto& { return o.rollback; },
       "how a path of a verified tree is committed: ring (its inputs are re-applied), snapshot (every node's state is "
-      "kept), tree_chunk (the nodes are one chunk with an ancestor mask)"));
+      "kept), tree_chunk (the nodes are one chunk with an ancestor mask). cuda: a verify has the chunk form with "
+      "tree_chunk or gdn.form chunked, in which ring is the same; snapshot needs gdn.form recurrent"));
   fields.push_back(
       {"speculate.drafter",
        "text",
