@@ -46,7 +46,8 @@ std::optional<TensorClass> class_of(const engine::InventoryEntry& entry) {
   if (entry.pattern != engine::AccessPattern::kStream || entry.bytes_per_round == 0 || entry.format == "fp32")
     return std::nullopt;
   if (contains(entry.tensor, "in_proj_a") || contains(entry.tensor, "in_proj_b")) return std::nullopt;
-  constexpr std::array<std::pair<std::string_view, TensorClass>, 5> kParts = {{
+  constexpr std::array<std::pair<std::string_view, TensorClass>, 6> kParts = {{
+      {"drafter.", TensorClass::kDrafter},
       {"mtp.", TensorClass::kMtp},
       {"self_attn.", TensorClass::kAttention},
       {"linear_attn.", TensorClass::kGdn},
@@ -63,13 +64,15 @@ std::optional<TensorClass> class_of(const engine::InventoryEntry& entry) {
 std::vector<FormatSaving> format_savings(const engine::WeightInventory& inventory, engine::BackendKind backend,
                                          double read_bytes_per_s) {
   std::vector<FormatSaving> savings;
-  for (const TensorClass tensors :
-       {TensorClass::kAttention, TensorClass::kGdn, TensorClass::kMlp, TensorClass::kHead, TensorClass::kMtp}) {
+  for (const TensorClass tensors : {TensorClass::kAttention, TensorClass::kGdn, TensorClass::kMlp, TensorClass::kHead,
+                                    TensorClass::kMtp, TensorClass::kDrafter}) {
     FormatSaving now;
     now.tensors = tensors;
     for (const engine::InventoryEntry& entry : inventory.entries) {
       if (class_of(entry) != tensors) continue;
-      now.elements += entry.elements;
+      // A drafter's weights may be read several times a round, and what it borrows of the target is kept there.
+      const std::uint64_t reads = entry.resident_bytes > 0 ? entry.bytes_per_round / entry.resident_bytes : 1;
+      now.elements += reads * entry.elements;
       now.bytes += entry.bytes_per_round;
     }
     if (now.elements == 0) continue;

@@ -12,6 +12,7 @@
 #include "profiles/nvtx/range_backend.h"
 #include "profiles/timeline/cupti_collector.h"
 #include "profiles/timeline/op_collector.h"
+#include "profiles/timeline/profiler_present.h"
 #include "profiles/timeline/timeline.h"
 
 namespace tare::profiles {
@@ -47,38 +48,46 @@ std::vector<std::vector<std::size_t>> assign(const KernelRecords& records, const
 }  // namespace
 
 ReplayProfile make_replay_profile(const KernelRecords& records, const std::vector<RoundMark>& marks,
-                                  const std::vector<engine::LaunchRecord>& launches) {
-  if (records.dropped > 0 || records.invalid > 0)
-    throw Error(ErrorKind::kInvalid,
-                fmt::format("{} records were dropped and {} have no valid times", records.dropped, records.invalid),
-                kWhere, "a shorter text, or fewer rounds, leaves fewer records");
+                                  const std::vector<engine::LaunchRecord>& launches,
+                                  const std::vector<bool>& left_out) {
   if (marks.empty()) throw Error(ErrorKind::kInvalid, "the replay had no rounds to profile", kWhere);
   const bool labelled = !records.labels.empty();
   if (labelled && records.labels.size() != records.records.size())
     throw internal_error("a collector gave records and labels of different numbers");
 
-  const std::vector<std::vector<std::size_t>> indices = assign(records, marks);
+  if (!left_out.empty() && left_out.size() != marks.size())
+    throw internal_error(fmt::format("{} rounds were marked, and {} are to count or not", marks.size(), left_out.size()));
+
+  const std::vector<std::vector<std::size_t>> assigned = assign(records, marks);
+  std::vector<std::vector<std::size_t>> indices;  // of the rounds that count
+  std::vector<std::int64_t> contexts;
   std::vector<std::vector<KernelRecord>> rounds;
-  for (std::size_t r = 0; r < indices.size(); ++r) {
-    if (indices[r].empty())
+  for (std::size_t r = 0; r < assigned.size(); ++r) {
+    if (!left_out.empty() && left_out[r]) continue;
+    if (assigned[r].empty())
       throw Error(ErrorKind::kInvalid, fmt::format("round {} of {} has no records", r + 1, marks.size()), kWhere);
+    indices.push_back(assigned[r]);
+    contexts.push_back(marks[r].context);
     std::vector<KernelRecord>& round = rounds.emplace_back();
-    for (const std::size_t index : indices[r]) round.push_back(records.records[index]);
+    for (const std::size_t index : assigned[r]) round.push_back(records.records[index]);
   }
   ReplayProfile profile;
   profile.rounds = static_cast<std::int64_t>(rounds.size());
+  profile.dropped = records.dropped;
+  profile.invalid = records.invalid;
   profile.of_ops = labelled;
   if (labelled) {
-    static_cast<RoundTable&>(profile) =
-        make_round_table(rounds, records.names, records.launches,
-                         [&](std::size_t r, std::size_t i) { return records.labels[indices[r][i]]; });
+    const auto label_of = [&](std::size_t r, std::size_t i) { return records.labels[indices[r][i]]; };
+    static_cast<RoundTable&>(profile) = make_round_table(rounds, records.names, records.launches, label_of);
+    profile.round = median_round(profile, rounds, records.names, records.launches, label_of);
     return profile;
   }
   const MatchedLaunches matched =
-      match_launches(rounds, launches, [&](std::size_t round) { return marks[round].context; });
+      match_launches(rounds, launches, [&](std::size_t round) { return contexts[round]; });
   profile.unmatched = matched.unmatched;
-  static_cast<RoundTable&>(profile) = make_round_table(
-      rounds, records.names, matched.launches, [&](std::size_t r, std::size_t i) { return matched.labels[r][i]; });
+  const auto label_of = [&](std::size_t r, std::size_t i) { return matched.labels[r][i]; };
+  static_cast<RoundTable&>(profile) = make_round_table(rounds, records.names, matched.launches, label_of);
+  profile.round = median_round(profile, rounds, records.names, matched.launches, label_of);
   return profile;
 }
 
@@ -125,13 +134,14 @@ void ReplayProfiler::begin() {
   (void)marks_->take();
 }
 
-ReplayProfile ReplayProfiler::end() {
+ReplayProfile ReplayProfiler::end(const std::vector<bool>& left_out) {
   const KernelRecords records = collector_->take();
-  return make_replay_profile(records, marks_->take(), backend_->launches(kRoundWidth));
+  return make_replay_profile(records, marks_->take(), backend_->launches(kRoundWidth), left_out);
 }
 
 std::unique_ptr<KernelCollector> make_collector_of(engine::Backend& backend) {
   if (backend.options().backend == engine::BackendKind::kCpu) return make_op_collector(backend);
+  refuse_second_profiler();
   std::unique_ptr<KernelCollector> collector = make_cupti_collector();
   backend.expect_driver_records();
   return collector;

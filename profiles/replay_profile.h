@@ -10,15 +10,19 @@
 
 #include "engine/backend/backend.h"
 #include "profiles/timeline/kernel_records.h"
+#include "profiles/timeline/median_round.h"
 #include "profiles/timeline/round_table.h"
 
 namespace tare::profiles {
 
 // Means over the replay's rounds; the prefill is left out.
 struct ReplayProfile : RoundTable {
-  std::int64_t rounds = 0;
-  bool of_ops = false;    // of the CPU, not kernels of a GPU
-  std::string unmatched;  // why records carry no declared launch; empty when they do
+  std::int64_t rounds = 0;  // that count
+  std::uint64_t dropped = 0;  // records that the collector lost; the reader of the profile judges whether it stands
+  std::uint64_t invalid = 0;  // records without valid times, left out
+  bool of_ops = false;        // of the CPU, not kernels of a GPU
+  std::string unmatched;      // why records carry no declared launch; empty when they do
+  std::vector<RoundLaunch> round;  // the one of median span
 };
 
 // When a round began and ended on the steady clock, and how many tokens the caches held at its end.
@@ -29,9 +33,11 @@ struct RoundMark {
 };
 
 // Sums up what lies within the marks, a record by its middle. `launches`: what a round declares, for collectors that
-// are told no labels. Throws Error (invalid): records dropped or invalid, no marks, a round without records.
+// are told no labels. Throws Error (invalid): no marks, a round without records.
+// `left_out`: one a mark, rounds that do not count (stats/stalls.h); empty: all do.
 [[nodiscard]] ReplayProfile make_replay_profile(const KernelRecords& records, const std::vector<RoundMark>& marks,
-                                                const std::vector<engine::LaunchRecord>& launches);
+                                                const std::vector<engine::LaunchRecord>& launches,
+                                                const std::vector<bool>& left_out = {});
 
 // Owns a backend and watches its rounds.
 class ReplayProfiler {
@@ -47,7 +53,7 @@ class ReplayProfiler {
   // Forgets what was recorded before the replay.
   void begin();
   // What the replay since begin() did. Throws like make_replay_profile.
-  [[nodiscard]] ReplayProfile end();
+  [[nodiscard]] ReplayProfile end(const std::vector<bool>& left_out = {});
 
  private:
   class Marks;
@@ -56,7 +62,8 @@ class ReplayProfiler {
   std::unique_ptr<KernelCollector> collector_;
 };
 
-// Of the backend's kind: op timers on the CPU, CUPTI on CUDA.
+// Of the backend's kind: op timers on the CPU, CUPTI on CUDA. Throws what the collector throws, and Error (environment)
+// for CUDA under another profiler (profiler_present.h).
 [[nodiscard]] std::unique_ptr<KernelCollector> make_collector_of(engine::Backend& backend);
 
 }  // namespace tare::profiles

@@ -87,10 +87,26 @@ TEST(ReplayProfile, CopiesHaveRowsAndTheKernelsBesideThemTheirLaunches) {
   EXPECT_THAT(make_replay_profile(records, kMarks, declared()).unmatched, HasSubstr("round 0 has 3 kernels"));
 }
 
-TEST(ReplayProfile, RefusesWhatIsNotWhole) {
+TEST(ReplayProfile, LeavesRoundsOutThatDoNotCount) {
+  const ReplayProfile second = make_replay_profile(kernels(), kMarks, declared(), {true, false});
+  EXPECT_EQ(second.rounds, 1);
+  EXPECT_EQ(second.records, 2U);
+  EXPECT_DOUBLE_EQ(second.rows[0].us, 1e-3 * 60);
+  EXPECT_DOUBLE_EQ(second.rows[0].declared_bytes, 1000 + 10 * 12) << "at the second round's context";
+  EXPECT_THROW((void)make_replay_profile(kernels(), kMarks, declared(), {true}), Error);
+}
+
+TEST(ReplayProfile, CountsWhatTheCollectorLost) {
   KernelRecords lost = kernels();
   lost.dropped = 3;
-  EXPECT_THAT(fault([&] { (void)make_replay_profile(lost, kMarks, {}); }), HasSubstr("3 records were dropped"));
+  lost.invalid = 2;
+  const ReplayProfile profile = make_replay_profile(lost, kMarks, declared());
+  EXPECT_EQ(profile.dropped, 3U);
+  EXPECT_EQ(profile.invalid, 2U);
+  EXPECT_EQ(make_replay_profile(kernels(), kMarks, declared()).dropped, 0U);
+}
+
+TEST(ReplayProfile, RefusesWhatIsNotWhole) {
   EXPECT_THAT(fault([&] { (void)make_replay_profile(kernels(), {}, {}); }), HasSubstr("no rounds"));
   const std::vector<RoundMark> three = {kMarks[0], {320, 380, 0}, kMarks[1]};
   EXPECT_THAT(fault([&] { (void)make_replay_profile(kernels(), three, {}); }),
