@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "harness/analysis/analysis.h"
 #include "harness/ledger/ledger.h"
 #include "reports/findings.h"
@@ -29,11 +30,20 @@ void print_effects(const reports::Findings& findings) {
   }
 }
 
+// The read rate that `tare ceiling --json` found, for what the report says of bytes over time.
+void take_read_rate(const std::string& file, reports::Times& times) {
+  const Json json = read_json_file(file);
+  JsonReader ceiling(json, file);
+  times.read_gb_per_s = ceiling.number("read_gb_per_s", 0);
+  times.read_rate_source = fmt::format("tare ceiling, {}", ceiling.text("reader"));
+}
+
 }  // namespace
 
-int finish_report(const std::filesystem::path& directory, bool json) {
+int finish_report(const std::filesystem::path& directory, bool json, const std::string& ceiling) {
   const Ledger ledger = Ledger::open_for_reading(directory / kLedgerFile);
-  const reports::Findings findings = analyse(ledger);
+  reports::Findings findings = analyse(ledger);
+  if (!ceiling.empty()) take_read_rate(ceiling, findings.times);
   const reports::WrittenReport written = reports::write_report(findings, directory);
   write_verdict(findings, directory);
   for (const Error& missing : written.missing) {

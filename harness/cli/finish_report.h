@@ -2,11 +2,13 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace tare::harness {
 
 // Prints the effects and where the report is (or verdict.json's content with `json`). Returns the exit code: 0, or 2
-// when the experiment is invalid.
-int finish_report(const std::filesystem::path& directory, bool json);
+// when the experiment is invalid. `ceiling`: file of `tare ceiling --json` whose read rate the report's bytes over time
+// are held against; empty: none.
+int finish_report(const std::filesystem::path& directory, bool json, const std::string& ceiling = {});
 
 }  // namespace tare::harness
