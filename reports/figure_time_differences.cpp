@@ -36,6 +36,7 @@ std::vector<ForestRow> rows_of(const TimeDifference& difference) {
   for (TimeRow& row : shown_rows(difference)) rows.push_back({std::move(row)});
   rows.push_back({difference.idle});
   rows.push_back({difference.host});
+  if (!std::isnan(difference.stalls.difference_us)) rows.push_back({difference.stalls});
   rows.push_back({difference.residual});
   rows.push_back({difference.timed, true});
   return rows;

@@ -356,9 +356,10 @@ struct TimeDifference {
   std::string arm;  // less the baseline
   std::int64_t prompts = 0;
   std::vector<TimeRow> rows;  // largest difference first
-  // timed = rows + idle + host + residual. Host is the twin's own: its round less its kernels and gaps; the residual is
-  // the timed round less the twin's.
-  TimeRow idle, host, residual, timed;
+  // timed = rows + idle + host + stalls + residual. Host is the twin's own: its round less its kernels and gaps; stalls
+  // are what the timed rounds lost to rounds that something held up (missing: not told apart); the residual is the rest
+  // of the timed round less the twin's.
+  TimeRow idle, host, stalls, residual, timed;
   double explained_share = kMissing;       // of the timed difference, by all but the residual
   bool adds_up = true;                     // the residual is at most 5 % of the difference or 0.5 % of a round
   std::vector<std::string> only_baseline;  // what just one of the two launches

@@ -304,6 +304,7 @@ Json of(const TimeDifference& difference) {
           {"rows", of(difference.rows)},
           {"idle", of(difference.idle)},
           {"host", of(difference.host)},
+          {"stalls", of(difference.stalls)},
           {"residual", of(difference.residual)},
           {"timed", of(difference.timed)},
           {"explained_share", number(difference.explained_share)},

@@ -137,6 +137,7 @@ Table difference_table(const TimeDifference& difference, const std::string& base
   for (const TimeRow& row : shown_rows(difference)) table.rows.push_back(row_of(row, whole));
   table.rows.push_back(row_of(difference.idle, whole));
   table.rows.push_back(row_of(difference.host, whole));
+  if (!std::isnan(difference.stalls.difference_us)) table.rows.push_back(row_of(difference.stalls, whole));
   table.rows.push_back(row_of(difference.residual, whole));
   table.rows.push_back(row_of(difference.timed, whole, true));
   const double share_of_round = std::abs(difference.residual.difference_us) / difference.timed.baseline_us;

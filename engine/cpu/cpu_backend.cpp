@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -32,6 +33,17 @@ Error tree_of_chunks() {
                      "set gdn.form to recurrent (with any rollback), or speculate.candidates to 1");
 }
 
+// Spins the handicap of place kernel and returns what was really spun.
+std::int64_t spin(const EngineOptions::Handicap& handicap) {
+  if (handicap.place != HandicapPlace::kKernel) return 0;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  const auto target = std::chrono::nanoseconds(handicap.ns);
+  Clock::duration spun{};
+  while (spun < target) spun = Clock::now() - start;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(spun).count();
+}
+
 // The options with what they leave open settled for this backend. Throws Error (input) for what only CUDA has.
 EngineOptions settled(EngineOptions options) {
   const auto refuse = [](bool found, const std::string& path, const std::string& word) {
@@ -54,7 +66,8 @@ EngineOptions settled(EngineOptions options) {
     const EngineOptions::Speculate& speculate = options.speculate;
     if (speculate.drafter != "none" && speculate.tree_nodes > 1 && speculate.candidates > 1) throw tree_of_chunks();
   }
-  refuse(options.handicap.place == HandicapPlace::kKernel, "handicap.place", "kernel");
+  if (options.handicap.place == HandicapPlace::kKernel && options.handicap.share > 0)
+    throw input_error("handicap.share", "is spun on the host only", "give handicap.ns for place kernel");
   if (options.activations.format == ActivationFormat::kAuto) options.activations.format = ActivationFormat::kFP32;
   if (options.prefill.chunk == 0) options.prefill.chunk = 128;
   return options;
@@ -138,11 +151,13 @@ class CpuBackend final : public Backend {
       throw not_finite(frontier_ + tree.depths()[static_cast<std::size_t>(fault)]);
     const auto vocab = static_cast<std::size_t>(config_.vocab_size);
     best_.resize(tokens.size());
+    std::int64_t spun_ns = 0;
     {
       const OpScope scope(collector_, ops_.greedy);
       for (std::size_t i = 0; i < tokens.size(); ++i) best_[i] = argmax({logits_.data() + i * vocab, vocab});
+      spun_ns = spin(options_.handicap);  // within an op, which a profile must then name
     }
-    VerifyOutput output{best_, {}, {}};
+    VerifyOutput output{best_, {}, {}, spun_ns};
     if (request.logits) output.logits = {logits_.data(), tokens.size() * vocab};
     if (request.hidden) {
       grow(hidden_, count * config_.hidden_size);

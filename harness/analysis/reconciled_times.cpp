@@ -40,7 +40,7 @@ reports::Times times_of(const Reconciliation& reconciliation) {
     next.timed_us = arm.timed_us;
     next.busy_us = arm.span_us - arm.idle_us;
     next.idle_us = arm.idle_us;
-    next.host_us = arm.host_us + arm.residual_us;
+    next.host_us = arm.host_us + arm.stalls_us + arm.residual_us;
     next.profiled_us = arm.profiled_us;
     for (const ReconciledRow& row : arm.rows)
       next.rows.push_back({row.what, row.part, row.arm_us, row.arm_bytes > 0 ? row.arm_bytes : reports::kMissing});
@@ -52,6 +52,7 @@ reports::Times times_of(const Reconciliation& reconciliation) {
     for (const ReconciledRow& row : difference.rows) next.rows.push_back(row_of(row));
     next.idle = row_of(difference.idle);
     next.host = row_of(difference.host);
+    next.stalls = row_of(difference.stalls);
     next.residual = row_of(difference.residual);
     next.timed = row_of(difference.timed);
     next.explained_share = difference.explained_share;
@@ -79,6 +80,7 @@ Json to_json(const Reconciliation& reconciliation) {
                     {"span_us", arm.span_us},
                     {"idle_us", arm.idle_us},
                     {"host_us", arm.host_us},
+                    {"stalls_us", arm.stalls_us},
                     {"residual_us", arm.residual_us},
                     {"profiled_us", arm.profiled_us},
                     {"records", arm.records},
@@ -98,6 +100,7 @@ Json to_json(const Reconciliation& reconciliation) {
                            {"timed", row_json(difference.timed)},
                            {"idle", row_json(difference.idle)},
                            {"host", row_json(difference.host)},
+                           {"stalls", row_json(difference.stalls)},
                            {"residual", row_json(difference.residual)},
                            {"explained_share", difference.explained_share},
                            {"adds_up", difference.adds_up},

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "harness/analysis/gathered.h"
 #include "stats/distributions.h"
+#include "stats/stalls.h"
 
 namespace tare::harness {
 namespace {
@@ -34,6 +35,7 @@ using Rows = std::map<Key, Amount>;
 // One cell of one arm, or the mean of a prompt's cells.
 struct Point {
   double timed_us = 0;
+  double stalls_us = 0;
   double span_us = 0;
   double idle_us = 0;
   double round_us = 0;
@@ -66,6 +68,7 @@ Rows rows_of(const ProfileRecord& profile) {
 
 void add(Point& sum, const Point& point) {
   sum.timed_us += point.timed_us;
+  sum.stalls_us += point.stalls_us;
   sum.span_us += point.span_us;
   sum.idle_us += point.idle_us;
   sum.round_us += point.round_us;
@@ -77,6 +80,7 @@ void add(Point& sum, const Point& point) {
 
 void divide(Point& sum, double count) {
   sum.timed_us /= count;
+  sum.stalls_us /= count;
   sum.span_us /= count;
   sum.idle_us /= count;
   sum.round_us /= count;
@@ -103,19 +107,40 @@ std::int64_t common(const Cells& a, const Cells& b) {
   return std::count_if(a.begin(), a.end(), [&](const auto& entry) { return b.contains(entry.first); });
 }
 
-// Mean time of a round by cell, over the counted runs of an arm.
-std::map<Cell, double> timed_rounds(const Gathered& gathered, std::size_t arm) {
-  std::map<Cell, std::vector<double>> all;
+// A round of a cell, as timed.
+struct Timed {
+  double us = 0;
+  double stalls_us = 0;
+};
+
+Timed timed_round(const PromptResult& result) {
+  const std::vector<std::int64_t>& rounds = result.rounds.duration_ns;
+  const std::vector<bool> stalled = stats::stalled_rounds(rounds);
+  double others_ns = 0;
+  double others = 0;
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    if (stalled[i]) continue;
+    others_ns += static_cast<double>(rounds[i]);
+    others += 1;
+  }
+  const double us = kUsPerNs * static_cast<double>(result.decode_ns) / static_cast<double>(rounds.size());
+  return {us, us - kUsPerNs * others_ns / others};
+}
+
+// Means by cell over the counted runs of an arm.
+std::map<Cell, Timed> timed_rounds(const Gathered& gathered, std::size_t arm) {
+  std::map<Cell, std::vector<Timed>> all;
   for (const CountedRun& run : gathered.counted) {
     if (run.arm != arm) continue;
     for (const PromptResult& result : run.results)
-      if (result.rounds.size() > 0)
-        all[{result.prompt_id, run.record.block}].push_back(kUsPerNs * static_cast<double>(result.decode_ns) /
-                                                            static_cast<double>(result.rounds.size()));
+      if (result.rounds.size() > 0) all[{result.prompt_id, run.record.block}].push_back(timed_round(result));
   }
-  std::map<Cell, double> means;
+  std::map<Cell, Timed> means;
   for (const auto& [cell, values] : all)
-    means[cell] = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+    for (const Timed& value : values) {
+      means[cell].us += value.us / static_cast<double>(values.size());
+      means[cell].stalls_us += value.stalls_us / static_cast<double>(values.size());
+    }
   return means;
 }
 
@@ -206,8 +231,9 @@ ReconciledDifference difference_of(const std::string& arm, const Cells& cells_of
   result.timed = compare("timed round", a, b, [](const Point& point) { return Amount{point.timed_us, 0}; });
   result.idle = compare("idle", a, b, [](const Point& point) { return Amount{point.idle_us, 0}; });
   result.host = compare("host", a, b, [](const Point& point) { return Amount{point.round_us - point.span_us, 0}; });
+  result.stalls = compare("stalls", a, b, [](const Point& point) { return Amount{point.stalls_us, 0}; });
   result.residual = compare("residual", a, b, [](const Point& point) {
-    return Amount{point.timed_us - point.round_us, 0};
+    return Amount{point.timed_us - point.stalls_us - point.round_us, 0};
   });
 
   const std::set<std::string> by_part = parts_with_one_launch(baseline, other);
@@ -235,7 +261,7 @@ ReconciledDifference difference_of(const std::string& arm, const Cells& cells_of
   std::stable_sort(result.rows.begin(), result.rows.end(), [](const ReconciledRow& x, const ReconciledRow& y) {
     return std::abs(x.difference_us) > std::abs(y.difference_us);
   });
-  double explained = result.idle.difference_us + result.host.difference_us;
+  double explained = result.idle.difference_us + result.host.difference_us + result.stalls.difference_us;
   for (const ReconciledRow& row : result.rows) explained += row.difference_us;
   result.adds_up = std::abs(result.residual.difference_us) <=
                    std::max(kMostResidualOfDifference * std::abs(result.timed.difference_us),
@@ -252,6 +278,7 @@ void sum_up(const Cells& cells, ReconciledArm& arm) {
   std::map<Key, Amount> sums;
   for (const auto& [prompt, point] : points) {
     arm.timed_us += point.timed_us / n;
+    arm.stalls_us += point.stalls_us / n;
     arm.span_us += point.span_us / n;
     arm.idle_us += point.idle_us / n;
     arm.profiled_us += point.round_us / n;
@@ -261,7 +288,7 @@ void sum_up(const Cells& cells, ReconciledArm& arm) {
     }
   }
   arm.host_us = arm.profiled_us - arm.span_us;
-  arm.residual_us = arm.timed_us - arm.profiled_us;
+  arm.residual_us = arm.timed_us - arm.stalls_us - arm.profiled_us;
   for (const auto& [key, amount] : sums) {
     ReconciledRow& row = arm.rows.emplace_back();
     row.what = name_of(key);
@@ -285,7 +312,7 @@ Profiled profiled_arm(const Gathered& gathered, std::size_t index) {
   Profiled result;
   ReconciledArm& arm = result.arm;
   arm.arm = gathered.experiment.arms[index].name;
-  const std::map<Cell, double> timed = timed_rounds(gathered, index);
+  const std::map<Cell, Timed> timed = timed_rounds(gathered, index);
   std::map<Cell, double> counts;
   std::string fault = "was not profiled";
   for (const ProfileRecord& profile : gathered.profiles) {
@@ -302,7 +329,8 @@ Profiled profiled_arm(const Gathered& gathered, std::size_t index) {
     arm.records += profile.records;
     arm.dropped += profile.dropped;
     arm.invalid += profile.invalid;
-    add(result.cells[cell], {found->second, profile.span_us, profile.idle_us, profile.round_us, rows_of(profile)});
+    add(result.cells[cell], {found->second.us, found->second.stalls_us, profile.span_us, profile.idle_us,
+                             profile.round_us, rows_of(profile)});
     counts[cell] += 1;
     if (!profile.natural_digest.empty()) result.outputs[profile.prompt_id].insert(profile.natural_digest);
   }

@@ -3,9 +3,13 @@
 //
 // A cell is a prompt in a block. Per cell, in microseconds a round:
 //   timed                     mean over the block's counted runs of decode time over rounds, never under a collector
-//   rows, idle, span, twin    of the block's twin launch: kernels or ops, gaps, first begin to last end, whole round
-//   timed = sum of rows + idle + host + residual,  host := twin - span,  residual := timed - twin
-// Host is what the twin did in its rounds outside of kernels and gaps. The residual is how far the twin does not stand
+//   stalls                    what of it is owed to stalled rounds (stats/stalls.h): timed less the mean of the others
+//   rows, idle, span, twin    of the block's twin launch: kernels or ops, gaps, first begin to last end, whole round;
+//                             over its rounds that were not stalled
+//   timed = sum of rows + idle + host + stalls + residual,  host := twin - span,  residual := timed - stalls - twin
+// Host is what the twin did in its rounds outside of kernels and gaps. Stalls come from the timed runs alone: what holds
+// a round up for milliseconds (a turn of the scheduler) hits one walk and not the next, so no twin can stand for it. The
+// residual is how far the twin does not stand
 // for the timed run: the collector's cost, and all else that differs between two walks of one text. It can be wrong and
 // be seen to be; in the difference of two arms the collector's cost cancels as far as both launch alike.
 //
@@ -56,6 +60,7 @@ struct ReconciledArm {
   double span_us = 0;
   double idle_us = 0;
   double host_us = 0;
+  double stalls_us = 0;
   double residual_us = 0;
   double profiled_us = 0;    // the twin's round, under the collector
   std::int64_t records = 0;  // of all profiles
@@ -71,9 +76,9 @@ struct ReconciledDifference {
   std::string arm;  // against the baseline, on the cells that both have
   std::int64_t prompts = 0;
   std::int64_t cells = 0;
-  ReconciledRow timed, idle, host, residual;
+  ReconciledRow timed, idle, host, stalls, residual;
   std::vector<ReconciledRow> rows;  // largest difference first
-  double explained_share = 0;       // of the timed difference, by rows, idle and host; 1 - share is the residual's
+  double explained_share = 0;       // of the timed difference, by all but the residual
   bool adds_up = true;              // the residual is at most kMostResidualOfDifference or kMostResidualOfRound
   std::vector<std::string> only_baseline, only_arm;  // launch audit: what just one of them launches
   // Output audit: timed prompts on which every launch of both arms would have emitted the same tokens, of those where

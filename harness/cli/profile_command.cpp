@@ -11,6 +11,7 @@
 #include "harness/cli/trace_arguments.h"
 #include "profiles/replay_profile.h"
 #include "profiles/round_profile.h"
+#include "profiles/timeline/profiler_present.h"
 #include "stats/quantiles.h"
 
 namespace tare::harness {
@@ -76,6 +77,9 @@ void print(const profiles::RoundProfile& profile, const profiles::RoundProfileSe
 int profile(const Arguments& arguments) {
   const engine::EngineOptions options = arguments.model.options();
   const OpenModel opened = open_model(arguments.model.model, options);
+  if (const std::string other = profiles::profiler_present();
+      options.backend == engine::BackendKind::kCpu && !other.empty())
+    fmt::print(stderr, "warning: this process runs under {} already: what that costs is in every round\n", other);
   profiles::RoundProfileSettings settings = arguments.settings;
   settings.alternate = options.backend == engine::BackendKind::kCpu;
   const profiles::RoundProfile result =

@@ -24,10 +24,11 @@ void print(const ReconciledArm& arm) {
     return;
   }
   fmt::print(
-      "{}: round {:.2f} us as timed = {} {:.2f} + idle {:.2f} + host {:.2f} + residual {:.2f}\n  ({} prompts, {} "
+      "{}: round {:.2f} us as timed = {} {:.2f} + idle {:.2f} + host {:.2f} + stalls {:.2f} + residual {:.2f}\n  ({} "
+      "prompts, {} "
       "walks; {:.2f} us under the collector, {:+.1f} %)\n",
-      arm.arm, arm.timed_us, arm.source, arm.span_us - arm.idle_us, arm.idle_us, arm.host_us, arm.residual_us,
-      arm.prompts, arm.cells, arm.profiled_us, (arm.profiled_us / arm.timed_us - 1) * kPercent);
+      arm.arm, arm.timed_us, arm.source, arm.span_us - arm.idle_us, arm.idle_us, arm.host_us, arm.stalls_us,
+      arm.residual_us, arm.prompts, arm.cells, arm.profiled_us, (arm.profiled_us / arm.timed_us - 1) * kPercent);
   if (arm.dropped + arm.invalid > 0)
     fmt::print("  of {} records the collector dropped {}, and {} have no valid times\n", arm.records, arm.dropped,
                arm.invalid);
@@ -60,11 +61,13 @@ void print(const ReconciledDifference& difference, const std::string& baseline) 
   for (const ReconciledRow& row : difference.rows) print(row, total);
   print(difference.idle, total);
   print(difference.host, total);
+  print(difference.stalls, total);
   print(difference.residual, total);
   print(difference.timed, total);
-  fmt::print("kernels or ops, idle and host explain {:.1f} %; the residual is {:+.2f} us, {:.2f} % of the round\n\n",
-             difference.explained_share * kPercent, difference.residual.difference_us,
-             difference.residual.difference_us / difference.timed.baseline_us * kPercent);
+  fmt::print(
+      "kernels or ops, idle, host and stalls explain {:.1f} %; the residual is {:+.2f} us, {:.2f} % of the round\n\n",
+      difference.explained_share * kPercent, difference.residual.difference_us,
+      difference.residual.difference_us / difference.timed.baseline_us * kPercent);
   if (!difference.adds_up)
     fmt::print(
         "THE PARTS DO NOT ADD UP: the residual is more than {:.0f} % of the difference and more than {:.1f} % of a "

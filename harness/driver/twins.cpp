@@ -12,12 +12,23 @@
 #include "harness/driver/launch.h"
 #include "harness/driver/replay_texts.h"
 #include "harness/environment/environment.h"
+#include "stats/stalls.h"
 
 namespace tare::harness {
 namespace {
 
 constexpr const char* kPurpose = "profile";
 constexpr double kUsPerNs = 1e-3;
+
+// The twin's round: mean over the rounds that its rows are means over.
+double round_us(const ProfileReply& reply) {
+  const std::vector<std::int64_t>& rounds = reply.run.round_ns;
+  const std::vector<bool> stalled = stats::stalled_rounds(rounds);
+  const bool all = reply.rounds == static_cast<std::int64_t>(rounds.size());
+  std::int64_t sum_ns = 0;
+  for (std::size_t i = 0; i < rounds.size(); ++i) sum_ns += all || !stalled[i] ? rounds[i] : 0;
+  return kUsPerNs * static_cast<double>(sum_ns) / static_cast<double>(reply.rounds);
+}
 
 ProfileRecord to_record(const ProfileReply& reply) {
   ProfileRecord record;
@@ -28,7 +39,7 @@ ProfileRecord to_record(const ProfileReply& reply) {
   record.invalid = reply.invalid;
   record.span_us = reply.span_us;
   record.idle_us = reply.idle_us;
-  record.round_us = kUsPerNs * static_cast<double>(reply.run.decode_ns) / static_cast<double>(reply.rounds);
+  record.round_us = round_us(reply);
   record.unmatched = reply.unmatched;
   record.rows = to_json(reply.rows);
   if (!reply.round.empty()) record.round = to_json(reply.round);

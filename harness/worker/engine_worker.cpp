@@ -25,6 +25,7 @@
 #include "harness/worker/protocol.h"
 #include "profiles/nvtx/nvtx.h"
 #include "profiles/replay_profile.h"
+#include "stats/stalls.h"
 
 namespace tare::harness {
 namespace {
@@ -167,15 +168,19 @@ class EngineWorker {
     profiler_->begin();
     ProfileReply reply;
     reply.run = replay(profiler_->backend(), call);
-    const profiles::ReplayProfile profile = profiler_->end();
+    const profiles::ReplayProfile profile = profiler_->end(stats::stalled_rounds(reply.run.round_ns));
     reply.source = profile.of_ops ? "ops" : "kernels";
     reply.rounds = profile.rounds;
     reply.records = static_cast<std::int64_t>(profile.records);
+    reply.dropped = static_cast<std::int64_t>(profile.dropped);
+    reply.invalid = static_cast<std::int64_t>(profile.invalid);
     reply.span_us = profile.span_us;
     reply.idle_us = profile.idle_us;
     reply.unmatched = profile.unmatched;
     for (const profiles::KernelRow& row : profile.rows)
       reply.rows.push_back({row.kernel, row.launch, row.part, row.calls, row.us, row.duration_us, row.declared_bytes});
+    for (const profiles::RoundLaunch& launch : profile.round)
+      reply.round.push_back({launch.row, launch.begin_us, launch.alone_us, launch.end_us});
     return reply;
   }
 

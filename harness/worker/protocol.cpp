@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "base/text.h"
+#include "stats/stalls.h"
 
 namespace tare::harness {
 namespace {
@@ -137,9 +139,12 @@ void read_round(JsonReader& reader, const std::string& where, ProfileReply& repl
 // Rows and idle time make up the span, to what rounding of the worker's own sums may do.
 void check_profile(const ProfileReply& reply, const std::string& where) {
   constexpr double kRounding = 1e-3;
-  if (reply.rounds != static_cast<std::int64_t>(reply.run.round_ns.size()))
-    throw input_error(where,
-                      fmt::format("profiled {} rounds, the run had {}", reply.rounds, reply.run.round_ns.size()));
+  const std::vector<bool> stalled = stats::stalled_rounds(reply.run.round_ns);
+  const auto all = static_cast<std::int64_t>(stalled.size());
+  const auto counted = all - std::count(stalled.begin(), stalled.end(), true);
+  if (reply.rounds != all && reply.rounds != counted)
+    throw input_error(
+        where, fmt::format("profiled {} rounds, the run had {}, {} of them not stalled", reply.rounds, all, counted));
   double sum = reply.idle_us;
   for (const ProfileRow& row : reply.rows) sum += row.us;
   if (std::abs(sum - reply.span_us) > kRounding * reply.span_us)

@@ -93,7 +93,7 @@ struct ProfileLaunch {
 struct ProfileReply {
   RunReply run;              // with the collector's cost in its times
   std::string source;        // "kernels" of a GPU, "ops" of the CPU
-  std::int64_t rounds = 0;   // that the means are over
+  std::int64_t rounds = 0;   // that the means are over: all, or all but the stalled ones (stats/stalls.h)
   std::int64_t records = 0;  // of all rounds
   std::int64_t dropped = 0;  // that the collector lost
   std::int64_t invalid = 0;  // without valid times: left out

@@ -59,6 +59,15 @@ TEST_F(Profile, WritesJsonWhoseRowsAddUpAndATrace) {
   EXPECT_EQ(ops, 8 * 66U);
 }
 
+TEST_F(Profile, SaysThatItRunsUnderAnotherProfiler) {
+  const Finished result = run({"env", "NSYS_PROFILING_SESSION_ID=1", tare(), "profile", "--model",
+                               source("models/embedded"), "--set", "cpu.threads=1", "--rounds", "4"},
+                              folder_);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("warning: this process runs under Nsight Systems"));
+  EXPECT_THAT(result.out, HasSubstr("first op to last"));
+}
+
 // The worker's own profile of a replay: forced text, the same tokens, and no timed run afterwards.
 TEST_F(Profile, OfAReplayByTheWorker) {
   const std::string calls =

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "base/error.h"
 #include "harness/experiment/launch_rules.h"
@@ -22,6 +23,8 @@ using testing::IsEmpty;
 
 constexpr std::int64_t kBlocks = 5;
 constexpr std::size_t kPrompts = 3;
+constexpr std::int64_t kStallNs = 4'000'000;
+constexpr double kRounds = 8;  // of a simulated walk
 
 // A round of arm a: product 60, norm 20, gaps 5, host 10; arm b's product is "fast product" with 40. In microseconds.
 struct Round {
@@ -58,7 +61,9 @@ class Reconciling : public testing::Test {
         const double us = (round_of(record.arm).round_us() + more_in_timed_us_[record.arm]) * slowness(record.block);
         const std::int64_t round_ns = std::llround(1e3 * us);
         for (std::int64_t& ns : result.rounds.duration_ns) ns = round_ns;
-        result.decode_ns = round_ns * static_cast<std::int64_t>(result.rounds.size());
+        if (stalled_arm_ == record.arm) result.rounds.duration_ns[3] += kStallNs;
+        result.decode_ns =
+            std::accumulate(result.rounds.duration_ns.begin(), result.rounds.duration_ns.end(), std::int64_t{0});
         result.inner_ns = result.time_to_first_token_ns + result.decode_ns;
         result.outer_ns = result.inner_ns;
         result.natural_digest = natural_of_timed_(record, result.prompt_id);
@@ -83,6 +88,7 @@ class Reconciling : public testing::Test {
 
   SimulatedRun run_;
   std::map<std::string, double> more_in_timed_us_;
+  std::string stalled_arm_;  // one round of each of its timed walks takes kStallNs more
   std::function<std::string(const RunRecord&, const std::string& prompt)> natural_of_timed_ =
       [](const RunRecord&, const std::string& prompt) { return "natural of " + prompt; };
   std::function<void(const std::string& arm, std::int64_t block, ProfileRecord&)> change_twin_;
@@ -191,6 +197,21 @@ TEST_F(Reconciling, SaysThatPartsDoNotAddUpWhenTheTimedRunDoesWhatItsTwinDoesNot
   EXPECT_NEAR(difference.residual.difference_us, 1.5, 1e-2);
   EXPECT_FALSE(difference.adds_up);
   EXPECT_NEAR(difference.explained_share, 20 / 18.5, 1e-3);
+}
+
+TEST_F(Reconciling, TellsStalledRoundsOfTimedRunsApart) {
+  stalled_arm_ = "b";
+  write({0, 1, 2});
+  const Reconciliation result = reconcile(gathered());
+  const ReconciledDifference& difference = result.differences.at(0);
+  const double stalls_us = 1e-3 * static_cast<double>(kStallNs) / kRounds;
+  EXPECT_NEAR(difference.stalls.difference_us, stalls_us, 1e-2);
+  EXPECT_NEAR(difference.residual.difference_us, 0, 1e-2);
+  EXPECT_NEAR(difference.timed.difference_us, stalls_us - 20 * (2 + 1.7) / 3, 1e-2);
+  EXPECT_TRUE(difference.adds_up);
+  EXPECT_NEAR(result.arms[1].stalls_us, stalls_us, 1e-2);
+  EXPECT_NEAR(result.arms[0].stalls_us, 0, 1e-9);
+  EXPECT_NEAR(times_of(result).differences[0].stalls.difference_us, stalls_us, 1e-2);
 }
 
 TEST_F(Reconciling, RefusesAnArmWhoseCollectorLostTooMuch) {

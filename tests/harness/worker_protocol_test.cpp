@@ -138,7 +138,7 @@ TEST(Protocol, RefusesProfilesThatDoNotAddUp) {
   ProfileReply fewer = profile();
   fewer.rounds = 1;
   EXPECT_THAT(fault([&] { (void)parse_profile_reply(parse_json(to_line(fewer), "line"), "line"); }),
-              HasSubstr("profiled 1 rounds, the run had 2"));
+              HasSubstr("profiled 1 rounds, the run had 2, 2 of them not stalled"));
   ProfileReply other = profile();
   other.source = "guesses";
   EXPECT_THAT(fault([&] { (void)parse_profile_reply(parse_json(to_line(other), "line"), "line"); }),
