@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/error.h"
@@ -31,12 +32,25 @@ double DecodeRounds::restart() {
 }
 
 double DecodeRounds::run_one() {
-  if (backend_->frontier() + static_cast<std::int64_t>(round_.size()) > backend_->capacity()) restart();
+  const std::int64_t drafted = draft_tokens();
+  const std::int64_t needed = std::max(static_cast<std::int64_t>(round_.size()), drafted + 1);
+  if (backend_->frontier() + needed > backend_->capacity()) restart();
   draw(round_);
+  const engine::EngineOptions::Speculate& speculate = backend_->options().speculate;
   const Clock::time_point start = Clock::now();
+  if (drafted > 0) {
+    (void)backend_->draft({.anchor = round_.front(),
+                           .tokens = drafted,
+                           .candidates = std::min(speculate.candidates, backend_->config().vocab_size),
+                           .temperature = speculate.temperature});
+  }
   (void)backend_->verify(round_, {.logits = false, .hidden = false});
   backend_->commit(static_cast<int>(round_.size()));
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::int64_t DecodeRounds::draft_tokens() const {
+  return backend_->has_drafter() ? std::max<std::int64_t>(1, backend_->options().speculate.draft_tokens) : 0;
 }
 
 void DecodeRounds::draw(std::vector<std::int32_t>& tokens) {

@@ -20,8 +20,9 @@ class DecodeRounds {
   // together within the capacity.
   DecodeRounds(engine::Backend& backend, std::int64_t context, std::int64_t width, std::uint64_t seed);
 
-  // Verifies `width` tokens, for their greedy tokens only, and commits them. Returns the seconds. Starts again from the
-  // first context, outside of the time, when the caches cannot hold another round.
+  // Drafts, where the backend has a drafter, as far ahead as its options say; verifies `width` tokens whatever was
+  // drafted, for their greedy tokens only, and commits them. Returns the seconds. Starts again from the first context,
+  // outside of the time, when the caches cannot hold another round.
   double run_one();
   // Resets the backend and feeds the first context again. Returns the seconds of that prefill.
   double restart();
@@ -33,6 +34,7 @@ class DecodeRounds {
   Philox tokens_;
   std::vector<std::int32_t> round_;
 
+  [[nodiscard]] std::int64_t draft_tokens() const;  // 0: no drafter
   void draw(std::vector<std::int32_t>& tokens);
 };
 

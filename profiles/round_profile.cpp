@@ -24,7 +24,8 @@ void check(const engine::Backend& backend, const RoundProfileSettings& settings)
   check_width(settings.width);
   if (settings.context < 1) throw input_error("--prompt-tokens", "must be at least 1");
   // Warm and measured rounds, without and then with the collector.
-  const std::int64_t needed = settings.context + 2 * (settings.rounds + kWarmRounds) * settings.width;
+  const std::int64_t drafted = backend.has_drafter() ? backend.options().speculate.draft_tokens : 0;
+  const std::int64_t needed = settings.context + 2 * (settings.rounds + kWarmRounds) * settings.width + drafted;
   if (needed > backend.capacity())
     throw input_error("context",
                       fmt::format("{} tokens do not fit the {} that the caches hold", needed, backend.capacity()),
@@ -98,7 +99,9 @@ RoundProfile profile_rounds(engine::Backend& backend, const RoundProfileSettings
   profile.rounds = split_rounds(records, settings.rounds);
   profile.names = std::move(records.names);
   if (records.labels.empty()) {
-    label_kernels(profile, backend.launches(settings.width), settings.width);
+    std::vector<engine::LaunchRecord> launches = backend.draft_launches();
+    for (engine::LaunchRecord& launch : backend.launches(settings.width)) launches.push_back(std::move(launch));
+    label_kernels(profile, std::move(launches), settings.width);
   } else {
     label_ops(profile, records);
   }

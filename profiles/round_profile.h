@@ -22,7 +22,7 @@ namespace tare::profiles {
 
 struct RoundProfileSettings {
   std::int64_t context = 64;  // tokens in the caches before the first round
-  std::int64_t width = 1;     // tokens a round verifies and commits
+  std::int64_t width = 1;     // tokens a round verifies and commits, after a draft where there is a drafter
   std::int64_t rounds = 32;   // timed, and as many profiled
   std::uint64_t seed = 1;     // of the random tokens
   bool alternate = false;     // timed and profiled rounds take turns; for a collector that can pause

@@ -75,6 +75,7 @@ class RangeBackend final : public engine::Backend {
   [[nodiscard]] std::vector<engine::LaunchRecord> launches(std::int64_t width) const override {
     return backend_->launches(width);
   }
+  [[nodiscard]] std::vector<engine::LaunchRecord> draft_launches() const override { return backend_->draft_launches(); }
   [[nodiscard]] bool set_collector(engine::Collector* collector) override { return backend_->set_collector(collector); }
   void expect_driver_records() override { backend_->expect_driver_records(); }
   [[nodiscard]] std::vector<engine::MemoryPart> memory_plan(const engine::EngineOptions::KeyValue& formats,

@@ -66,6 +66,16 @@ TEST(RoundProfile, GivesEveryKernelItsTimeAndTheLaunchesTheirBytes) {
   EXPECT_FALSE(backend.last_request().logits);
 }
 
+TEST(RoundProfile, DraftsInEveryRoundWhereThereIsADrafter) {
+  engine::EngineOptions options;
+  options.speculate.draft_tokens = 3;
+  engine::FakeBackend backend(50, 40, options);
+  backend.draft_well_but_every(4);
+  (void)profile(backend, {10, 1, 4, 1});
+  EXPECT_EQ(backend.drafts(), backend.verifies());
+  EXPECT_EQ(backend.drafts(), 4 + 4 + 4 + 4);  // warm and timed, without and with the collector
+}
+
 TEST(RoundProfile, SaysWhyKernelsCarryNoBytes) {
   engine::FakeBackend backend(50, 200);
   EXPECT_EQ(profile(backend, {10, 1, 4, 1}).unmatched, "the backend declares no launches");

@@ -13,124 +13,18 @@
 #include "engine/backend/sequence_checks.h"
 #include "engine/cuda/attention/attention_layout.h"
 #include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/drafter/drafter_sizes.h"
 #include "engine/cuda/elementwise.h"
 
 namespace tare::engine {
 namespace {
 
-constexpr std::array<int, 3> kWidths = {8, 16, 32};
 constexpr std::array<int, 4> kFeatureWidths = {0, 8, 16, 32};
-constexpr std::size_t kOperandKinds = 5;
 // Operands of FP16 panels are numbers times 2^exponent. Features are the residual stream as it is, whose few large
 // channels reach thousands and more: 2^-4 leaves room up to a million. The others as in cuda_forward.cpp.
-constexpr std::array<int, kOperandKinds> kExponents = {-4, 4, 4, 2, 0};
-// Positions of a prefill chunk that are projected at once: few enough for a modest work space, many enough that
-// widening the weights for each is a small part of the work.
-constexpr std::int64_t kPrefillSlice = 1024;
-
+constexpr std::array<int, kDrafterOperandKinds> kExponents = {-4, 4, 4, 2, 0};
 std::size_t position_of_width(int width) {
   return width == 8 ? 0 : width == 16 ? 1 : 2;
-}
-
-DrafterShape drafter_shape(const BlockDrafterConfig& config) {
-  return {.heads = static_cast<int>(config.heads),
-          .kv_heads = static_cast<int>(config.key_value_heads),
-          .head_dim = static_cast<int>(config.head_dim),
-          .layers = static_cast<int>(config.layer_count()),
-          .eps = config.eps};
-}
-
-CacheFormat cache_format(const EngineOptions& options) {
-  return options.activations.format == ActivationFormat::kFP32 ? CacheFormat::kFP32 : CacheFormat::kBF16;
-}
-
-ProductSettings product_settings(const EngineOptions& options, const CudaDevice& device, std::int64_t blocks_per_sm) {
-  return {.blocks = device.multiprocessors * static_cast<int>(blocks_per_sm),
-          .trigger_pairs = static_cast<int>(options.cuda.trigger)};
-}
-
-// Columns of the kinds of operand.
-std::array<std::int64_t, kOperandKinds> operand_columns(const BlockDrafterConfig& config) {
-  return {config.tap_count() * config.hidden_size, config.hidden_size, config.hidden_size, config.query_channels(),
-          config.intermediate_size};
-}
-
-// Shapes of every product of a draft, the head's last.
-std::vector<WeightMatrix> product_shapes(const BlockDrafterConfig& config, const EngineOptions& options) {
-  const auto shape = [&](std::int64_t rows, std::int64_t columns) {
-    return WeightMatrix{.format = options.format_of(TensorClass::kDrafter, 0), .rows = rows, .columns = columns};
-  };
-  const std::int64_t hidden = config.hidden_size;
-  const std::int64_t key_values = 2 * config.key_value_channels();
-  return {shape(hidden, config.tap_count() * hidden),
-          shape(config.layer_count() * key_values, hidden),
-          shape(config.query_channels() + key_values, hidden),
-          shape(hidden, config.query_channels()),
-          shape(2 * config.intermediate_size, hidden),
-          shape(hidden, config.intermediate_size),
-          {.format = options.format_of(TensorClass::kHead, 0), .rows = config.vocab_size, .columns = hidden}};
-}
-
-// Bytes of every buffer.
-struct Sizes {
-  std::size_t round_taps = 0, prefill_taps = 0, cache = 0, rope = 0, x = 0, results = 0, queries = 0, sums = 0,
-              ends = 0, row_operand = 0, chunk_best = 0, chunk_sums = 0;
-  std::size_t panels[kOperandKinds][3] = {};
-
-  [[nodiscard]] std::uint64_t work() const {
-    std::uint64_t total = round_taps + prefill_taps + 3 * x + results + queries + sums + ends + row_operand +
-                          chunk_best + chunk_sums + 2 * rope;
-    for (const auto& kind : panels)
-      for (const std::size_t bytes : kind) total += bytes;
-    return total;
-  }
-};
-
-Sizes sizes_of(const BlockDrafterConfig& config, const EngineOptions& options, std::int64_t capacity,
-               const CudaDevice& device) {
-  const bool exact = options.activations.format == ActivationFormat::kFP32;
-  const auto bytes = [](std::int64_t count, std::int64_t size) { return static_cast<std::size_t>(count * size); };
-  const DrafterShape shape = drafter_shape(config);
-  const auto columns = operand_columns(config);
-  Sizes sizes;
-  sizes.round_taps = bytes(kMostRoundTokens * columns[0], 4);
-  sizes.cache =
-      bytes(config.layer_count() * config.key_value_channels() * capacity, element_bytes(cache_format(options)));
-  sizes.rope = bytes(capacity * config.head_dim / 2, 4);
-  sizes.x = bytes(kMostRoundTokens * config.hidden_size, 4);
-  sizes.chunk_best = bytes(kMostRoundTokens * kMostDraftChunks, 8);
-  sizes.chunk_sums = bytes(kMostRoundTokens * kMostDraftChunks, 4);
-  std::int64_t result_floats = 0;
-  for (const WeightMatrix& matrix : product_shapes(config, options)) {
-    if (exact) result_floats = std::max(result_floats, kMostRoundTokens * matrix.rows);
-    for (const std::int64_t blocks : {options.cuda.blocks_per_sm, options.cuda.out_blocks_per_sm}) {
-      if (exact) break;
-      const ProductSettings settings = product_settings(options, device, blocks);
-      result_floats = std::max(result_floats, product_plane_floats(matrix, settings, kMostRoundTokens));
-    }
-  }
-  if (exact) {
-    sizes.row_operand = bytes(kMostRoundTokens * *std::max_element(columns.begin(), columns.end()), 4);
-  } else {
-    const std::int64_t slice = std::min(kPrefillSlice, options.prefill.chunk);
-    sizes.prefill_taps = bytes(options.prefill.chunk * columns[0], 2);
-    sizes.row_operand = bytes(slice * config.hidden_size, 2);
-    const std::int64_t rows = std::max(config.hidden_size, 2 * config.layer_count() * config.key_value_channels());
-    result_floats = std::max(result_floats, slice * rows);
-    for (std::size_t kind = 0; kind < kOperandKinds; ++kind)
-      for (std::size_t i = 0; i < kWidths.size(); ++i)
-        sizes.panels[kind][i] =
-            static_cast<std::size_t>(operand_bytes(OperandLayout::kFP16Panels, columns[kind], kWidths[i]));
-  }
-  sizes.results = bytes(result_floats, 4);
-  const bool tensor_cores = draft_uses_tensor_cores(shape, cache_format(options));
-  sizes.queries = bytes(kMostRoundTokens * config.query_channels(), 4);
-  for (int block = 1; block <= kMostRoundTokens; ++block) {
-    const std::int64_t rows = static_cast<std::int64_t>(most_draft_parts(shape, block, tensor_cores)) * block;
-    sizes.sums = std::max(sizes.sums, bytes(rows * config.query_channels(), 4));
-    sizes.ends = std::max(sizes.ends, bytes(rows * config.heads, 8));
-  }
-  return sizes;
 }
 
 std::string part_name(std::size_t layer, const char* part) {
@@ -164,7 +58,7 @@ void CudaBlockDrafter::check(const BlockDrafterConfig& config, const EngineOptio
 
 std::vector<MemoryPart> CudaBlockDrafter::plan(const BlockDrafterConfig& config, const EngineOptions& options,
                                                std::int64_t capacity, const CudaDevice& device) {
-  const Sizes sizes = sizes_of(config, options, capacity, device);
+  const DrafterSizes sizes = drafter_sizes(config, options, capacity, device);
   return {{"drafter", drafter_weight_bytes(config, options)},
           {"drafter's key-value cache", 2 * sizes.cache},
           {"drafter's work space", sizes.work()}};
@@ -180,11 +74,11 @@ CudaBlockDrafter::CudaBlockDrafter(const BlockDrafterCheckpoint& checkpoint, con
       target_(target),
       stream_(stream),
       shape_(drafter_shape(config_)),
-      settings_(product_settings(options, device, options.cuda.blocks_per_sm)),
-      out_settings_(product_settings(options, device, options.cuda.out_blocks_per_sm)) {
+      settings_(drafter_product_settings(options, device, options.cuda.blocks_per_sm)),
+      out_settings_(drafter_product_settings(options, device, options.cuda.out_blocks_per_sm)) {
   check(config_, options);
   weights_ = load_drafter_weights(checkpoint, options);
-  const Sizes sizes = sizes_of(config_, options, capacity, device);
+  const DrafterSizes sizes = drafter_sizes(config_, options, capacity, device);
   round_taps_ = DeviceBuffer(sizes.round_taps, "taps of a round");
   prefill_taps_ = DeviceBuffer(sizes.prefill_taps, "taps of a prefill chunk");
   keys_ = DeviceBuffer(sizes.cache, "drafter's key cache");
@@ -215,14 +109,14 @@ TapBuffers CudaBlockDrafter::taps() const {
 }
 
 DraftCache CudaBlockDrafter::cache() const {
-  return {keys_.data(), values_.data(), cache_format(options_), capacity_};
+  return {keys_.data(), values_.data(), drafter_cache_format(options_), capacity_};
 }
 
 std::int64_t CudaBlockDrafter::layer_bytes_a_position() const {
-  return 2 * config_.key_value_channels() * element_bytes(cache_format(options_));
+  return 2 * config_.key_value_channels() * element_bytes(drafter_cache_format(options_));
 }
 
-Operand CudaBlockDrafter::operand(OperandKind kind, int tokens, const WeightMatrix& reader) const {
+Operand CudaBlockDrafter::operand(DrafterOperand kind, int tokens, const WeightMatrix& reader) const {
   const auto index = static_cast<std::size_t>(kind);
   Operand result;
   result.columns = reader.columns;
@@ -236,7 +130,7 @@ Operand CudaBlockDrafter::operand(OperandKind kind, int tokens, const WeightMatr
   result.layout = bf16 ? OperandLayout::kBF16Panels : OperandLayout::kFP16Panels;
   result.width = operand_width(tokens);
   result.exponent = bf16 ? 0 : kExponents[index];
-  result.data = panels_[index * kWidths.size() + position_of_width(result.width)].data();
+  result.data = panels_[index * kDrafterWidths.size() + position_of_width(result.width)].data();
   return result;
 }
 
@@ -270,7 +164,7 @@ void CudaBlockDrafter::launch_context(const Pass& pass, const Operand& features)
   launch.programmatic =
       false;  // waits for the whole of begin_draft: kernels after it read the control before they wait
   const ProductResult projected = multiply(weights_.fc, features, settings_, launch);
-  const Operand context = operand(OperandKind::kContext, pass.features, weights_.context.matrix);
+  const Operand context = operand(DrafterOperand::kContext, pass.features, weights_.context.matrix);
   norm(pass.features, projected, context_x_, weights_.hidden_norm, context, nullptr, "hidden_norm.weight", pass.launch);
   launch = pass.launch;
   const ProductResult key_values = multiply(weights_.context, context, settings_, launch);
@@ -334,7 +228,7 @@ ProductResult CudaBlockDrafter::launch_attention(const Pass& pass, std::size_t l
   const std::int64_t tiles = (positions + DraftSpan::kTile - 1) / DraftSpan::kTile;
   launch_draft_attention(arguments, static_cast<int>(std::min<std::int64_t>(tiles, most_parts)), launch);
   launch.bytes = launch.bytes_a_position = 0;
-  const Operand mixed = operand(OperandKind::kMixed, pass.block, weights.out.matrix);
+  const Operand mixed = operand(DrafterOperand::kMixed, pass.block, weights.out.matrix);
   launch_draft_merge(arguments, mixed, launch);
   return multiply(weights.out, mixed, out_settings_, pass.launch);
 }
@@ -346,21 +240,21 @@ void CudaBlockDrafter::launch_block(const Pass& pass) const {
     CudaLaunch launch = pass.launch;
     // Without features this is the first kernel after begin_draft.
     if (layer == 0 && pass.features == 0) launch.programmatic = false;
-    const Operand input = operand(OperandKind::kNormed, pass.block, weights.qkv.matrix);
+    const Operand input = operand(DrafterOperand::kNormed, pass.block, weights.qkv.matrix);
     norm(pass.block, increment, x_, weights.input_norm, input, nullptr,
          fmt::format("layers.{}.input_layernorm.weight", layer).c_str(), launch);
     increment = launch_attention(pass, layer, input);
-    const Operand normed = operand(OperandKind::kNormed, pass.block, weights.gate_up.matrix);
+    const Operand normed = operand(DrafterOperand::kNormed, pass.block, weights.gate_up.matrix);
     norm(pass.block, increment, x_, weights.post_norm, normed, nullptr,
          fmt::format("layers.{}.post_attention_layernorm.weight", layer).c_str(), pass.launch);
     const ProductResult gate_up = multiply(weights.gate_up, normed, settings_, pass.launch);
-    const Operand activated = operand(OperandKind::kActivated, pass.block, weights.down.matrix);
+    const Operand activated = operand(DrafterOperand::kActivated, pass.block, weights.down.matrix);
     launch = pass.launch;
     launch.part = part_name(layer, "mlp");
     launch_mlp_activation(gate_up, pass.block, static_cast<int>(config_.intermediate_size), activated, launch);
     increment = multiply(weights.down, activated, settings_, pass.launch);
   }
-  const Operand input = operand(OperandKind::kNormed, pass.block, target_.head->matrix);
+  const Operand input = operand(DrafterOperand::kNormed, pass.block, target_.head->matrix);
   norm(pass.block, increment, x_, weights_.final_norm, input, normed_.as<float>(), "norm.weight", pass.launch);
   const ProductResult head = multiply(*target_.head, input, settings_, pass.launch);
   CudaLaunch launch = pass.launch;
@@ -382,7 +276,7 @@ void CudaBlockDrafter::launch_pass(const Pass& pass) const {
                             .taps = round_taps_.as<float>(),
                             .features = {},
                             .context_x = context_x_.as<float>()};
-  if (pass.features > 0) begin.features = operand(OperandKind::kFeatures, pass.features, weights_.fc.matrix);
+  if (pass.features > 0) begin.features = operand(DrafterOperand::kFeatures, pass.features, weights_.fc.matrix);
   launch_begin_draft(begin, launch);
   if (pass.features > 0) launch_context(pass, begin.features);
   if (pass.block == 0) return;
@@ -420,8 +314,8 @@ void CudaBlockDrafter::absorb_prefill(int count, std::int64_t first) {
   if (exact()) throw internal_error("prefill chunks are for bf16 activations");
   const CudaLaunch launch{.stream = stream_};
   const std::int64_t columns = weights_.fc.matrix.columns;
-  for (std::int64_t begin = 0; begin < count; begin += kPrefillSlice) {
-    const auto tokens = static_cast<int>(std::min<std::int64_t>(kPrefillSlice, count - begin));
+  for (std::int64_t begin = 0; begin < count; begin += kDrafterPrefillSlice) {
+    const auto tokens = static_cast<int>(std::min<std::int64_t>(kDrafterPrefillSlice, count - begin));
     const Operand features{.layout = OperandLayout::kBF16Rows,
                            .width = tokens,
                            .columns = columns,
@@ -559,7 +453,7 @@ void CudaBlockDrafter::account(InventoryAccount& account, std::int64_t context, 
                          .window = static_cast<int>(mask.window),
                          .causal = mask.causal};
     const std::int64_t read = context + block - span.first_seen(0);
-    account.add({"drafter." + prefix + "kv cache", to_text(cache_format(options_)), AccessPattern::kCache,
+    account.add({"drafter." + prefix + "kv cache", to_text(drafter_cache_format(options_)), AccessPattern::kCache,
                  (keys_.bytes() + values_.bytes()) / weights_.layers.size(),
                  static_cast<std::uint64_t>((read + block + width) * layer_bytes_a_position()),
                  element_count(2 * (context + block), config_.key_value_channels())});

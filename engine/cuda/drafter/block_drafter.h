@@ -20,7 +20,7 @@
 #include "engine/cuda/device/cuda_device.h"
 #include "engine/cuda/device/mapped_host.h"
 #include "engine/cuda/device/round_graph.h"
-#include "engine/cuda/drafter/drafter_kernels.h"
+#include "engine/cuda/drafter/drafter_sizes.h"
 #include "engine/cuda/drafter/drafter_weights.h"
 #include "engine/cuda/product/prefill_product.h"
 #include "engine/cuda/taps.h"
@@ -87,7 +87,6 @@ class CudaBlockDrafter {
     std::int64_t context_bound = 0;
     CudaLaunch launch;
   };
-  enum class OperandKind { kFeatures, kContext, kNormed, kMixed, kActivated };
   using GraphKey = std::tuple<int, int, std::int64_t>;  // features, block, context bound
 
   BlockDrafterConfig config_;
@@ -122,7 +121,7 @@ class CudaBlockDrafter {
   [[nodiscard]] DraftCache cache() const;
   [[nodiscard]] std::int64_t layer_bytes_a_position() const;
   [[nodiscard]] CudaRopeTable rope() const { return {cosines_.as<float>(), sines_.as<float>()}; }
-  [[nodiscard]] Operand operand(OperandKind kind, int tokens, const WeightMatrix& reader) const;
+  [[nodiscard]] Operand operand(DrafterOperand kind, int tokens, const WeightMatrix& reader) const;
   ProductResult multiply(const CudaProjection& projection, const Operand& operand, const ProductSettings& settings,
                          const CudaLaunch& launch) const;
   void norm(int tokens, const ProductResult& increment, const DeviceBuffer& x, const DeviceBuffer& gain,
