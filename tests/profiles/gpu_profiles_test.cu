@@ -1,6 +1,7 @@
 // The read rate and the kernel collector on a GPU.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -232,6 +233,41 @@ TEST_F(Collector, SeesCopiesAndFillsInGraphsAndOutOfThem) {
   }
   check_cuda(cudaFreeHost(host), "cudaFreeHost");
   check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// A collector that costs much changes what it watches. Whole graphs would cost 8 to 16 % here.
+TEST_F(Profile, CostsLessThanATwentiethOfARoundOfThe27B) {
+  std::string why;
+  KernelCollector* const collector = shared_collector(why);
+  if (collector == nullptr) GTEST_SKIP() << why;
+  constexpr std::size_t kNeededBytes = std::size_t{24} << 30;
+  std::size_t free_bytes = 0;
+  std::size_t all_bytes = 0;
+  check_cuda(cudaMemGetInfo(&free_bytes, &all_bytes), "cudaMemGetInfo");
+  if (free_bytes < kNeededBytes) GTEST_SKIP() << "a 27B with 4-bit weights needs 24 GB";
+  const auto checkpoint = engine::open_checkpoint("synthetic:27b?seed=1");
+  engine::EngineOptions options;
+  options.backend = engine::BackendKind::kCuda;
+  options.weights.format = engine::WeightFormat::kQ4;
+  options.context = 2048;
+  const auto backend = engine::make_backend(*checkpoint, options);
+  // Where another test of this process has started the collector, the rounds before are under it too, and only what
+  // lies outside of the kernels means something; ctest runs every test alone.
+  const RoundProfile profile = profile_rounds(*backend, {512, 1, 60, 1}, [&] {
+    backend->expect_driver_records();
+    return std::make_unique<Borrowed>(*collector);
+  });
+  const double round_us = median(profile.profiled_us);
+  const double outside_us = round_us - profile.span_us;
+  std::printf("27B: %.1f us before, %.1f us a round under the collector, %.1f us of it outside of its kernels\n",
+              median(profile.timed_us), round_us, outside_us);
+  EXPECT_LT(outside_us, 0.03 * round_us);
+  EXPECT_LT(round_us, 1.05 * median(profile.timed_us));
 }
 
 // A kernel of a round under programmatic launch: it starts early, waits, and computes for so many ns.
