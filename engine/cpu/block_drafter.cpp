@@ -333,41 +333,45 @@ std::uint64_t BlockDrafter::attention_bytes(std::size_t layer, std::int64_t coun
 
 void BlockDrafter::account(InventoryAccount& account, std::int64_t context, std::int64_t width,
                            std::int64_t tokens) const {
-  // Keys and values are made twice a round: of the tokens that a verify commits, and of the block.
+  // Keys and values are made twice a round: of the tokens that a verify commits, and of the block, if there is one.
+  const std::uint64_t drafts = tokens > 0 ? 1 : 0;
   const auto stream = [&](const std::string& name, const std::string& format, std::uint64_t bytes,
                           std::uint64_t elements, std::uint64_t times) {
     account.add({name, format, AccessPattern::kStream, bytes, times * bytes, elements});
   };
-  const auto projection = [&](const Projection& weights, std::uint64_t times = 1) {
+  const auto projection = [&](const Projection& weights, std::uint64_t times) {
     const PackedMatrix& matrix = weights.matrix;
     stream(weights.names.front(), stored_format(matrix), matrix.bytes(), element_count(matrix.rows(), matrix.columns()),
            times);
   };
-  const auto vector = [&](const std::string& name, std::int64_t size, std::uint64_t times = 1) {
+  const auto vector = [&](const std::string& name, std::int64_t size, std::uint64_t times) {
     stream("drafter." + name, "fp32", vector_bytes(size), static_cast<std::uint64_t>(size), times);
   };
-  const std::int64_t count = tokens + 1;
-  projection(fc_);
-  vector("hidden_norm.weight", config_.hidden_size);
+  const std::int64_t count = tokens > 0 ? tokens + 1 : 0;
+  projection(fc_, 1);
+  vector("hidden_norm.weight", config_.hidden_size, 1);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
     const std::string prefix = fmt::format("layers.{}.", i);
-    vector(prefix + "input_layernorm.weight", config_.hidden_size);
-    vector(prefix + "post_attention_layernorm.weight", config_.hidden_size);
-    vector(prefix + "self_attn.q_norm.weight", config_.head_dim);
-    vector(prefix + "self_attn.k_norm.weight", config_.head_dim, 2);
-    for (const Projection* weights : {&layer.k, &layer.v}) projection(*weights, 2);
-    for (const Projection* weights : {&layer.q, &layer.out, &layer.gate, &layer.up, &layer.down}) projection(*weights);
+    vector(prefix + "input_layernorm.weight", config_.hidden_size, drafts);
+    vector(prefix + "post_attention_layernorm.weight", config_.hidden_size, drafts);
+    vector(prefix + "self_attn.q_norm.weight", config_.head_dim, drafts);
+    vector(prefix + "self_attn.k_norm.weight", config_.head_dim, 1 + drafts);
+    for (const Projection* weights : {&layer.k, &layer.v}) projection(*weights, 1 + drafts);
+    for (const Projection* weights : {&layer.q, &layer.out, &layer.gate, &layer.up, &layer.down})
+      projection(*weights, drafts);
     account.add({"drafter." + prefix + "kv cache", caches_[i].format(), AccessPattern::kCache,
-                 caches_[i].resident_bytes(), attention_bytes(i, count, context) + caches_[i].bytes(width),
+                 caches_[i].resident_bytes(),
+                 (count > 0 ? attention_bytes(i, count, context) : 0) + caches_[i].bytes(width),
                  element_count(2 * (context + count), config_.key_value_channels())});
   }
-  vector("norm.weight", config_.hidden_size);
+  vector("norm.weight", config_.hidden_size, drafts);
   // The target's own, read once more.
   account.add({"embed_tokens.weight (draft)", "bf16", AccessPattern::kGather, 0,
                element_count(count, config_.hidden_size) * sizeof(std::uint16_t), 0});
-  account.add({target_.head.names.front() + " (draft)", stored_format(target_.head.matrix), AccessPattern::kStream, 0,
-               target_.head.matrix.bytes(), 0});
+  const PackedMatrix& head = target_.head.matrix;
+  account.add({target_.head.names.front() + " (draft)", stored_format(head), AccessPattern::kStream, 0,
+               drafts * head.bytes(), drafts * element_count(head.rows(), head.columns())});
 }
 
 std::uint64_t BlockDrafter::cache_bytes(const EngineOptions::KeyValue&, std::int64_t capacity) const {

@@ -205,7 +205,8 @@ class CpuBackend final : public Backend {
     WeightInventory inventory = make_inventory(config_, weights_, layers_, unread_, context, width);
     if (drafter_) {
       InventoryAccount account(width);
-      drafter_->account(account, context, width, options_.speculate.draft_tokens);
+      const EngineOptions::Speculate& speculate = options_.speculate;
+      drafter_->account(account, context, width, speculate.tree_nodes > 1 ? speculate.draft_tokens : 0);
       for (InventoryEntry& entry : account.take().entries) inventory.entries.push_back(std::move(entry));
     }
     return inventory;

@@ -30,7 +30,8 @@ class Drafter {
   // that a later call could see. Throws Error (invalid): logits that are not finite, position named.
   virtual DraftOutput draft(const DraftRequest& request, std::int64_t frontier) = 0;
   virtual void set_collector(Collector* collector) = 0;
-  // Bytes of drafting `tokens` ahead and of absorbing `width` tokens, once each, when `context` tokens are absorbed.
+  // Bytes of drafting `tokens` ahead (0: not at all) and of absorbing `width` tokens, when `context` tokens are
+  // absorbed.
   virtual void account(InventoryAccount& account, std::int64_t context, std::int64_t width,
                        std::int64_t tokens) const = 0;
   // Of its key-value caches, with room for `capacity` tokens, when the target's are in `formats`.

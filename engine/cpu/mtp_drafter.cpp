@@ -215,16 +215,17 @@ void MtpDrafter::account(InventoryAccount& account, std::int64_t context, std::i
   vector("mtp.norm.weight", config_.hidden_size);
 
   // The first pass runs the rows of the last commit, the others one row each.
+  const std::int64_t rows = tokens > 0 ? width + tokens - 1 : 0;
   const KvCache& cache = *layers_.front().attention;
-  std::uint64_t cache_bytes = mixing_bytes(cache, context - width, width);
+  std::uint64_t cache_bytes = tokens > 0 ? mixing_bytes(cache, context - width, width) : 0;
   for (std::int64_t row = 1; row < tokens; ++row) cache_bytes += mixing_bytes(cache, context - 1 + row, 1);
   account.add({prefix + "kv cache", cache.format(), AccessPattern::kCache, cache.resident_bytes(), cache_bytes,
-               element_count(2 * (context + tokens - 1), config_.key_value_channels())});
+               element_count(2 * (context + std::max(tokens - 1, std::int64_t{0})), config_.key_value_channels())});
   // The target's own, read once more.
-  account.add({"embed_tokens.weight (draft)", "bf16", AccessPattern::kGather, 0,
-               embedding_bytes(config_, width + tokens - 1), 0});
-  account.add({target_.head.names.front() + " (draft)", stored_format(target_.head.matrix), AccessPattern::kStream, 0,
-               passes * target_.head.matrix.bytes(), 0});
+  account.add({"embed_tokens.weight (draft)", "bf16", AccessPattern::kGather, 0, embedding_bytes(config_, rows), 0});
+  const PackedMatrix& head = target_.head.matrix;
+  account.add({target_.head.names.front() + " (draft)", stored_format(head), AccessPattern::kStream, 0,
+               passes * head.bytes(), passes * element_count(head.rows(), head.columns())});
 }
 
 std::uint64_t MtpDrafter::cache_bytes(const EngineOptions::KeyValue& formats, std::int64_t capacity) const {

@@ -222,6 +222,17 @@ TEST_P(CpuSpeculation, TheInventoryHasTheDraftersBytesAndTheOpsTellThem) {
   EXPECT_NE(bytes.draft,
             backend->inventory(44, kWidth).bytes_per_round() - plain->inventory(44, kWidth).bytes_per_round());
   EXPECT_TRUE(bytes.names.contains("draft attention"));
+
+  // A tree of the anchor alone needs no draft: what is left is the absorbing.
+  chosen = options();
+  chosen.speculate.tree_nodes = 1;
+  const std::unique_ptr<Backend> alone = open(chosen);
+  alone->prefill(std::span(tokens).first(45));
+  BytesByKind absorbed;
+  ASSERT_TRUE(alone->set_collector(&absorbed));
+  (void)alone->verify(std::span(tokens).subspan(45, kWidth));
+  alone->commit(static_cast<int>(kWidth));
+  EXPECT_EQ(absorbed.draft, alone->inventory(45, kWidth).bytes_per_round() - target);
   EXPECT_TRUE(bytes.names.contains("draft candidates"));
 }
 
