@@ -206,7 +206,8 @@ std::vector<Field> make_fields() {
       {"speculate.drafter",
        "text",
        {},
-       "none, mtp (the checkpoint's own head), or the directory of a block drafter",
+       "none, mtp (the checkpoint's own head; cpu), the directory of a block drafter, or synthetic: a block drafter of "
+       "random weights for a synthetic model",
        [](EngineOptions& o, JsonReader& reader, const std::string& key) { o.speculate.drafter = reader.text(key); },
        [](const EngineOptions& o) { return Json(o.speculate.drafter); }});
   fields.push_back(integer_field(

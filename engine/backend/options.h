@@ -60,7 +60,8 @@ struct EngineOptions {
   // one chunk with an ancestor mask (docs/method/model.md), no node's state is formed.
   Rollback rollback = Rollback::kRing;
   struct Speculate {
-    std::string drafter = "none";   // "none"; "mtp", the checkpoint's own head; or the directory of a block drafter
+    std::string drafter = "none";   // "none"; "mtp", the checkpoint's own head; the directory of a block drafter; or
+                                    // "synthetic", one of random weights for a synthetic model
     std::int64_t draft_tokens = 0;  // how far ahead it proposes; 0: a block drafter's block, 3 with mtp
     std::int64_t tree_nodes = 16;   // of a verify, the root included; 1: the anchor alone
     std::int64_t candidates = 8;    // a row of the draft that the tree may take; 1: the tree is a chain

@@ -149,6 +149,16 @@ Draft take(const DraftOutput& output) {
           {output.log_probabilities.begin(), output.log_probabilities.end()}};
 }
 
+// NaN when anything is.
+double largest_difference(const std::vector<double>& got, const std::vector<float>& want) {
+  double worst = got.size() == want.size() ? 0 : std::nan("");
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const double difference = std::fabs(got[i] - static_cast<double>(want[i]));
+    if (!(difference <= worst)) worst = difference;
+  }
+  return worst;
+}
+
 TEST_F(Drafter, EqualsTheGoldenOfThePublicImplementation) {
   const FixtureTarget target;
   const auto checkpoint = open_block_drafter(kFixture.string(), target);
@@ -168,16 +178,32 @@ TEST_F(Drafter, EqualsTheGoldenOfThePublicImplementation) {
       });
       const DraftOutput output = a_case.drafter().draft({.anchor = 1, .tokens = 7, .candidates = 4}, frontier);
       EXPECT_EQ(output.rows, 7);
-      const std::vector<double> got = a_case.hidden(8);
-      double worst = 0;
-      for (std::size_t i = 0; i < want.size(); ++i) {
-        const double difference = std::fabs(got[i] - static_cast<double>(want[i]));
-        if (!(difference <= worst)) worst = difference;
-      }
+      const double worst = largest_difference(a_case.hidden(8), want);
       std::printf("%s: largest difference from the golden %.2e\n", round.c_str(), worst);
       EXPECT_LE(worst, 3e-5) << round;
     }
   }
+}
+
+// The trained drafter of the embedded model, against a program that shares nothing with its training.
+TEST_F(Drafter, EqualsTheGoldenOfTheEmbeddedModelsDrafter) {
+  const auto target = open_checkpoint((source_folder() / "models" / "embedded").string());
+  const auto checkpoint = open_block_drafter((source_folder() / "models" / "embedded" / "drafter").string(), *target);
+  const SafetensorsFile golden(source_folder() / "tests/fixtures/embedded-drafter.safetensors");
+  const std::vector<float> features = to_floats(golden.tensor("context_features"));
+  const std::vector<float> block = to_floats(golden.tensor("block_embeddings"));
+  const std::vector<float> want = to_floats(golden.tensor("output_hidden"));
+  DrafterCase a_case(*checkpoint, options_of(ActivationFormat::kFP32, WeightFormat::kBF16), 64);
+  a_case.absorb(features, 0);
+  a_case.drafter().set_block_callback([&](float* x) {
+    check_cuda(cudaDeviceSynchronize(), "begin_draft");
+    copy_to_device(reinterpret_cast<std::byte*>(x), std::as_bytes(std::span<const float>(block)));
+  });
+  const std::int64_t frontier = static_cast<std::int64_t>(features.size()) / a_case.columns();
+  (void)a_case.drafter().draft({.anchor = 1, .tokens = 15, .candidates = 1}, frontier);
+  const double worst = largest_difference(a_case.hidden(16), want);
+  std::printf("embedded: largest difference from the golden %.2e\n", worst);
+  EXPECT_LE(worst, 3e-5);
 }
 
 // A mistake that the golden must catch: the context one position late.
@@ -205,11 +231,6 @@ const SyntheticCheckpoint& narrow_target() {
   static const SyntheticCheckpoint target("synthetic:hidden=512,intermediate=1024,layers=8,vocab=5000?seed=3");
   return target;
 }
-
-struct FastAndExact {
-  Draft fast, exact;
-  double hidden_error = 0;
-};
 
 TEST_F(DrafterHopper, FastArithmeticIsNearTheExact) {
   const auto checkpoint = open_block_drafter(kSyntheticDrafter, narrow_target());
