@@ -50,7 +50,7 @@ class KvCache {
   // Bytes that attention reads of a cache of `positions`, and that it writes for one more.
   [[nodiscard]] std::uint64_t bytes(std::int64_t positions) const;
   [[nodiscard]] std::uint64_t resident_bytes() const;  // of its buffers
-  [[nodiscard]] std::string format() const;  // "bf16", or "fp32 keys, bf16 values"
+  [[nodiscard]] std::string format() const;            // "bf16", or "fp32 keys, bf16 values"
 
  private:
   using Storage = std::variant<AlignedBuffer<float>, AlignedBuffer<std::uint16_t>>;
