@@ -362,6 +362,7 @@ struct TimeDifference {
   TimeRow idle, host, stalls, residual, timed;
   double explained_share = kMissing;       // of the timed difference, by all but the residual
   bool adds_up = true;                     // the residual is at most 5 % of the difference or 0.5 % of a round
+  bool stalled = false;                    // stalls are more than both
   std::vector<std::string> only_baseline;  // what just one of the two launches
   std::vector<std::string> only_arm;
   // Prompts of which both arms would have emitted the same tokens, by the digests of their natural choices.

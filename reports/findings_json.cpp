@@ -309,6 +309,7 @@ Json of(const TimeDifference& difference) {
           {"timed", of(difference.timed)},
           {"explained_share", number(difference.explained_share)},
           {"adds_up", difference.adds_up},
+          {"stalled", difference.stalled},
           {"only_baseline", difference.only_baseline},
           {"only_arm", difference.only_arm},
           {"outputs_equal", difference.outputs_equal},

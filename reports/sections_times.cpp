@@ -147,6 +147,10 @@ Table difference_table(const TimeDifference& difference, const std::string& base
       count_text(difference.prompts),
       std::isnan(difference.explained_share) ? kNotAvailable : fixed(difference.explained_share * 100, 1),
       std::isnan(share_of_round) ? kNotAvailable : share_text(share_of_round));
+  if (difference.stalled)
+    table.note +=
+        " STALLED: much of the difference are rounds that something held up (more than three times the median of their "
+        "walk), which came by chance to one arm more than to the other; what kernels or ops explain is the rest.";
   if (!difference.adds_up)
     table.note +=
         " THE PARTS DO NOT ADD UP: the residual is more than 5 % of the difference and more than 0.5 % of a round. The "

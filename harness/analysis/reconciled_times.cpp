@@ -57,6 +57,7 @@ reports::Times times_of(const Reconciliation& reconciliation) {
     next.timed = row_of(difference.timed);
     next.explained_share = difference.explained_share;
     next.adds_up = difference.adds_up;
+    next.stalled = difference.stalled;
     next.only_baseline = difference.only_baseline;
     next.only_arm = difference.only_arm;
     next.outputs_equal = difference.outputs_equal;
@@ -104,6 +105,7 @@ Json to_json(const Reconciliation& reconciliation) {
                            {"residual", row_json(difference.residual)},
                            {"explained_share", difference.explained_share},
                            {"adds_up", difference.adds_up},
+                           {"stalled", difference.stalled},
                            {"only_baseline", difference.only_baseline},
                            {"only_arm", difference.only_arm},
                            {"outputs_equal", difference.outputs_equal},

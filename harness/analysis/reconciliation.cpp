@@ -263,9 +263,10 @@ ReconciledDifference difference_of(const std::string& arm, const Cells& cells_of
   });
   double explained = result.idle.difference_us + result.host.difference_us + result.stalls.difference_us;
   for (const ReconciledRow& row : result.rows) explained += row.difference_us;
-  result.adds_up = std::abs(result.residual.difference_us) <=
-                   std::max(kMostResidualOfDifference * std::abs(result.timed.difference_us),
-                            kMostResidualOfRound * result.timed.baseline_us);
+  const double little_us = std::max(kMostResidualOfDifference * std::abs(result.timed.difference_us),
+                                    kMostResidualOfRound * result.timed.baseline_us);
+  result.adds_up = std::abs(result.residual.difference_us) <= little_us;
+  result.stalled = std::abs(result.stalls.difference_us) > little_us;
   result.explained_share = result.timed.difference_us == 0 ? 0 : explained / result.timed.difference_us;
   return result;
 }

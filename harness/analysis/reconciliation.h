@@ -7,11 +7,11 @@
 //   rows, idle, span, twin    of the block's twin launch: kernels or ops, gaps, first begin to last end, whole round;
 //                             over its rounds that were not stalled
 //   timed = sum of rows + idle + host + stalls + residual,  host := twin - span,  residual := timed - stalls - twin
-// Host is what the twin did in its rounds outside of kernels and gaps. Stalls come from the timed runs alone: what holds
-// a round up for milliseconds (a turn of the scheduler) hits one walk and not the next, so no twin can stand for it. The
-// residual is how far the twin does not stand
-// for the timed run: the collector's cost, and all else that differs between two walks of one text. It can be wrong and
-// be seen to be; in the difference of two arms the collector's cost cancels as far as both launch alike.
+// Host is what the twin did in its rounds outside of kernels and gaps. Stalls come from the timed runs alone: what
+// holds a round up for milliseconds (a turn of the scheduler) hits one walk and not the next, so no twin can stand for
+// it. The residual is how far the twin does not stand for the timed run: the collector's cost, and all else that
+// differs between two walks of one text. It can be wrong and be seen to be; in the difference of two arms the
+// collector's cost cancels as far as both launch alike.
 //
 // Only cells that have both a timed and a profiled walk count, of both arms when two are compared: each term of the
 // residual is then a difference of neighbours (at granularity prompt a walk apart), so what the machine did between one
@@ -80,6 +80,7 @@ struct ReconciledDifference {
   std::vector<ReconciledRow> rows;  // largest difference first
   double explained_share = 0;       // of the timed difference, by all but the residual
   bool adds_up = true;              // the residual is at most kMostResidualOfDifference or kMostResidualOfRound
+  bool stalled = false;             // stalls are more than both: by chance one arm was held up more than the other
   std::vector<std::string> only_baseline, only_arm;  // launch audit: what just one of them launches
   // Output audit: timed prompts on which every launch of both arms would have emitted the same tokens, of those where
   // workers say what they would have.

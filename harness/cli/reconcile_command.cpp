@@ -28,7 +28,8 @@ void print(const ReconciledArm& arm) {
       "prompts, {} "
       "walks; {:.2f} us under the collector, {:+.1f} %)\n",
       arm.arm, arm.timed_us, arm.source, arm.span_us - arm.idle_us, arm.idle_us, arm.host_us, arm.stalls_us,
-      arm.residual_us, arm.prompts, arm.cells, arm.profiled_us, (arm.profiled_us / arm.timed_us - 1) * kPercent);
+      arm.residual_us, arm.prompts, arm.cells, arm.profiled_us,
+      (arm.profiled_us / (arm.timed_us - arm.stalls_us) - 1) * kPercent);
   if (arm.dropped + arm.invalid > 0)
     fmt::print("  of {} records the collector dropped {}, and {} have no valid times\n", arm.records, arm.dropped,
                arm.invalid);
@@ -68,6 +69,12 @@ void print(const ReconciledDifference& difference, const std::string& baseline) 
       "kernels or ops, idle, host and stalls explain {:.1f} %; the residual is {:+.2f} us, {:.2f} % of the round\n\n",
       difference.explained_share * kPercent, difference.residual.difference_us,
       difference.residual.difference_us / difference.timed.baseline_us * kPercent);
+  if (difference.stalled)
+    fmt::print(
+        "STALLED: {:.0f} % of the difference are rounds that something held up, which came by chance to one arm more "
+        "than "
+        "to the other;\nwhat kernels or ops explain is the rest (a quieter machine, or more blocks)\n\n",
+        difference.stalls.difference_us / total * kPercent);
   if (!difference.adds_up)
     fmt::print(
         "THE PARTS DO NOT ADD UP: the residual is more than {:.0f} % of the difference and more than {:.1f} % of a "

@@ -145,6 +145,7 @@ TEST_F(Reconciling, ExplainsADifferenceByRowsIdleAndHost) {
   EXPECT_NEAR(difference.rows[0].difference_us, -20 * slow, 1e-9);
   EXPECT_NEAR(difference.explained_share, 1, 1e-3);
   EXPECT_TRUE(difference.adds_up);
+  EXPECT_FALSE(difference.stalled);
   const ReconciledArm& arm = result.arms[0];
   EXPECT_NEAR(arm.host_us, 10 * slow, 1e-9);
   EXPECT_NEAR(arm.residual_us, 0, 1e-2);
@@ -209,6 +210,7 @@ TEST_F(Reconciling, TellsStalledRoundsOfTimedRunsApart) {
   EXPECT_NEAR(difference.residual.difference_us, 0, 1e-2);
   EXPECT_NEAR(difference.timed.difference_us, stalls_us - 20 * (2 + 1.7) / 3, 1e-2);
   EXPECT_TRUE(difference.adds_up);
+  EXPECT_TRUE(difference.stalled) << "stalls are most of what was timed";
   EXPECT_NEAR(result.arms[1].stalls_us, stalls_us, 1e-2);
   EXPECT_NEAR(result.arms[0].stalls_us, 0, 1e-9);
   EXPECT_NEAR(times_of(result).differences[0].stalls.difference_us, stalls_us, 1e-2);

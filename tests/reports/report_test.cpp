@@ -461,6 +461,9 @@ TEST(TimesSection, SaysLoudlyThatPartsDoNotAddUp) {
   EXPECT_THAT(markdown_without_figures(findings), Not(HasSubstr("DO NOT ADD UP")));
   findings.times.differences[0].adds_up = false;
   EXPECT_THAT(markdown_without_figures(findings), HasSubstr("THE PARTS DO NOT ADD UP"));
+  EXPECT_THAT(markdown_without_figures(findings), Not(HasSubstr("STALLED")));
+  findings.times.differences[0].stalled = true;
+  EXPECT_THAT(markdown_without_figures(findings), HasSubstr("STALLED"));
 }
 
 TEST(TimesSection, NamesOutputsOfTheSameKernels) {

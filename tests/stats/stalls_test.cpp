@@ -10,7 +10,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 TEST(Stalls, AreRoundsFarBeyondTheMedianOfTheirWalk) {
-  EXPECT_THAT(stalled_rounds(std::vector<std::int64_t>{100, 110, 90, 5000, 301, 100, 299, 105, 95}),
+  EXPECT_THAT(stalled_rounds(std::vector<std::int64_t>{100, 110, 90, 5000, 316, 100, 314, 105, 95}),
               ElementsAre(false, false, false, true, true, false, false, false, false));
 }
 
