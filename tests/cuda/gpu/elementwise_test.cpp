@@ -73,6 +73,29 @@ std::vector<std::vector<double>> norm_oracle(const std::vector<float>& x, const 
   return result;
 }
 
+// Rows of three taps of which the second is the residual stream after the increment; without one nothing is written.
+void expect_taps(const PoisonedBuffer& taps, bool narrow, const std::vector<float>& residual, int hidden,
+                 bool written) {
+  std::vector<float> got;
+  if (narrow) {
+    for (const std::uint16_t bits : taps.read<std::uint16_t>()) got.push_back(bfloat16_to_float(bits));
+  } else {
+    got = taps.read<float>();
+  }
+  const auto size = static_cast<std::size_t>(hidden);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const std::size_t token = i / (3 * size);
+    const std::size_t column = i % (3 * size);
+    if (!written || column < size || column >= 2 * size) {
+      ASSERT_TRUE(std::isnan(got[i])) << "token " << token << ", column " << column;
+      continue;
+    }
+    const float value = residual[token * size + column - size];
+    ASSERT_EQ(got[i], narrow ? bfloat16_to_float(float_to_bfloat16(value)) : value) << "token " << token;
+  }
+  EXPECT_TRUE(taps.canaries_intact());
+}
+
 class NormTest : public GpuTest, public ::testing::WithParamInterface<Shape> {};
 
 TEST_P(NormTest, EqualsDoublePrecision) {
@@ -92,6 +115,10 @@ TEST_P(NormTest, EqualsDoublePrecision) {
         .layout = layout, .width = width, .columns = hidden, .exponent = panels ? 4 : 0, .data = out.data()};
     Operand scaled = operand;
     if (layout == OperandLayout::kBF16Panels) scaled.exponent = 0;
+    // The second of three taps.
+    const bool narrow_taps = layout == OperandLayout::kBF16Rows;
+    PoisonedBuffer taps(3 * x.size() * (narrow_taps ? 2 : 4));
+    const TapRows tap{taps.data() + hidden * (narrow_taps ? 2 : 4), narrow_taps, 3 * hidden};
     launch_residual_norm({.increment = with_increment ? increment.result : ProductResult{},
                           .tokens = tokens,
                           .hidden = hidden,
@@ -99,7 +126,8 @@ TEST_P(NormTest, EqualsDoublePrecision) {
                           .x = x_device.as<float>(),
                           .gain = gain_device.as<float>(),
                           .out = scaled,
-                          .normed = normed.as<float>()},
+                          .normed = normed.as<float>(),
+                          .tap = tap},
                          {});
     synchronize();
     const auto expected = norm_oracle(x, with_increment ? &increment : nullptr, gain, hidden, tokens, 1e-6);
@@ -116,6 +144,7 @@ TEST_P(NormTest, EqualsDoublePrecision) {
         const double want = static_cast<double>(x[place]) + (with_increment ? increment.value(column, token) : 0.0);
         ASSERT_NEAR(residual[place], want, 1e-5);
       }
+    expect_taps(taps, narrow_taps, residual, hidden, with_increment);
     EXPECT_TRUE(normed.canaries_intact());
     EXPECT_TRUE(x_device.canaries_intact());
   }
