@@ -1,12 +1,14 @@
 // Drafts of the whole backend with the embedded model and its drafter: the GPU's against the CPU's, and whatever way
 // tokens were committed.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 
 #include "engine/backend/argmax.h"
 #include "engine/cpu/cpu_backend.h"
 #include "engine/cuda/cuda_backend.h"
+#include "engine/speculate/draft_tree.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/random_tree.h"
 #include "tests/source_folder.h"
@@ -175,36 +177,86 @@ TEST_F(DraftBackendHopper, FastDraftsFollowCommittedPaths) {
   follow_paths(ActivationFormat::kBF16, 0.3);
 }
 
-// A chain drafted, verified and accepted greedily writes the text of plain decoding, in fewer rounds.
-TEST_F(DraftBackendHopper, DraftedChainsWriteTheGreedyText) {
-  const auto backend = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, ActivationFormat::kBF16));
-  std::size_t tokens = 0;
+struct Written {
+  std::vector<std::int32_t> text;
   std::size_t rounds = 0;
-  for (const std::uint64_t seed : {1, 2, 3, 4}) {
-    const std::vector<std::int32_t> prompt = random_tokens(30, seed);
-    constexpr std::size_t kCount = 120;
-    const std::vector<std::int32_t> plain = greedy_text(*backend, prompt, kCount);
-    backend->reset();
-    std::vector<std::int32_t> text = {argmax(backend->prefill(prompt))};
-    while (text.size() < kCount) {
-      const Draft drafted = draft(*backend, text.back());
-      std::vector<std::int32_t> chain = {text.back()};
-      for (std::size_t i = 0; i < drafted.tokens.size(); i += kCandidates) chain.push_back(drafted.tokens[i]);
-      const VerifyOutput output = backend->verify(chain, {.logits = false});
-      std::size_t accepted = 0;
-      while (accepted + 1 < chain.size() && output.best[accepted] == chain[accepted + 1]) ++accepted;
-      text.insert(text.end(), chain.begin() + 1, chain.begin() + 1 + static_cast<std::ptrdiff_t>(accepted));
-      text.push_back(output.best[accepted]);
-      backend->commit(static_cast<int>(accepted) + 1);
-      ++rounds;
-    }
-    tokens += text.size() - 1;
-    text.resize(kCount);
-    EXPECT_TRUE(text == plain) << "seed " << seed;
+  double us = 0;
+};
+double us_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+}
+
+Written plain_text(Backend& backend, std::span<const std::int32_t> prompt, std::size_t count) {
+  backend.reset();
+  Written written{{argmax(backend.prefill(prompt))}};
+  const auto start = std::chrono::steady_clock::now();
+  for (; written.text.size() < count; ++written.rounds) {
+    written.text.push_back(backend.verify(std::span(&written.text.back(), 1), {.logits = false}).best[0]);
+    backend.commit(1);
   }
-  const double a_round = static_cast<double>(tokens) / static_cast<double>(rounds);
-  std::printf("%.2f tokens a round\n", a_round);
-  EXPECT_GT(a_round, 1.5);
+  written.us = us_since(start);
+  return written;
+}
+
+// Draft, tree, verify, greedy walk, commit.
+Written drafted_text(Backend& backend, std::span<const std::int32_t> prompt, std::size_t count,
+                     const TreeBudget& budget) {
+  backend.reset();
+  Written written{{argmax(backend.prefill(prompt))}};
+  const auto start = std::chrono::steady_clock::now();
+  for (; written.text.size() < count; ++written.rounds) {
+    const DraftOutput drafted =
+        backend.draft({.anchor = written.text.back(), .tokens = kRows, .candidates = kCandidates});
+    const TokenTree tree = grow_tree(written.text.back(), drafted, budget);
+    const VerifyOutput output = backend.verify(tree, {.logits = false});
+    int node = 0;
+    const auto chosen_child = [&] { return tree.child(node, output.best[static_cast<std::size_t>(node)]); };
+    for (int child = chosen_child(); child >= 0; child = chosen_child()) {
+      node = child;
+      written.text.push_back(tree.tokens()[static_cast<std::size_t>(node)]);
+    }
+    written.text.push_back(output.best[static_cast<std::size_t>(node)]);
+    backend.commit(tree.path_to(node));
+  }
+  written.us = us_since(start);
+  return written;
+}
+
+// Trees of 16 nodes, and the chain among them, write the text of plain decoding, in fewer rounds.
+TEST_F(DraftBackendHopper, DraftsWriteTheGreedyText) {
+  const auto backend = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, ActivationFormat::kBF16));
+  constexpr std::size_t kCount = 160;
+  constexpr std::int64_t kNodes = 16;
+  struct Way {
+    const char* name;
+    std::int64_t candidates;  // 0: plain
+    Written total;
+  };
+  Way ways[] = {{"plain", 0, {}}, {"chain", 1, {}}, {"tree", kCandidates, {}}};
+  for (const std::uint64_t seed : {0, 1, 2, 3, 4}) {  // the first warms up: graphs, clocks
+    const std::vector<std::int32_t> prompt = random_tokens(30, seed);
+    const std::vector<std::int32_t> plain = plain_text(*backend, prompt, kCount).text;
+    for (Way& way : ways) {
+      Written written = way.candidates == 0
+                            ? plain_text(*backend, prompt, kCount)
+                            : drafted_text(*backend, prompt, kCount, {.nodes = kNodes, .candidates = way.candidates});
+      if (seed > 0) {
+        way.total.text.insert(way.total.text.end(), written.text.begin() + 1, written.text.end());
+        way.total.rounds += written.rounds;
+        way.total.us += written.us;
+      }
+      written.text.resize(kCount);
+      EXPECT_TRUE(written.text == plain) << way.name << ", seed " << seed;
+    }
+  }
+  for (const Way& way : ways) {
+    const auto tokens = static_cast<double>(way.total.text.size());
+    const double a_round = tokens / static_cast<double>(way.total.rounds);
+    std::printf("%s: %.2f tokens a round, %.1f us a round, %.1f us a token\n", way.name, a_round,
+                way.total.us / static_cast<double>(way.total.rounds), way.total.us / tokens);
+    if (way.candidates == 0) continue;
+    EXPECT_GT(a_round, 1.5) << way.name;
+  }
 }
 
 }  // namespace
