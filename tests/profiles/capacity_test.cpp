@@ -66,24 +66,25 @@ TEST(Capacity, PlansOfTheCpuAreWhatItHoldsInEveryFormat) {
 
 TEST(Capacity, WhatItSaysFitsIsAllocatedAndAStepMoreIsTooMuch) {
   const auto small = embedded({}, 64);
-  constexpr std::uint64_t kMemory = 30'000'000;
-  const Capacity capacity = measure_capacity(*small, kMemory, "named");
+  const auto planned = [&](const Formats& formats, std::int64_t tokens) {
+    std::uint64_t sum = 0;
+    for (const engine::MemoryPart& part : small->memory_plan(formats, tokens)) sum += part.bytes;
+    return sum;
+  };
+  const std::uint64_t memory = planned({CacheFormat::kFP32, CacheFormat::kFP32}, 2000) + 1;
+  const Capacity capacity = measure_capacity(*small, memory, "named");
   for (const CapacityRow& row : capacity.rows) {
     ASSERT_GT(row.tokens, 0);
     EXPECT_EQ(row.tokens % kCapacityStep, 0);
-    const auto total = [&](std::int64_t tokens) {
-      std::uint64_t sum = 0;
-      for (const engine::MemoryPart& part : small->memory_plan(row.formats, tokens)) sum += part.bytes;
-      return sum;
-    };
-    EXPECT_LE(total(row.tokens), kMemory) << to_text(row.formats);
-    EXPECT_GT(total(row.tokens + kCapacityStep), kMemory) << to_text(row.formats);
+    EXPECT_LE(planned(row.formats, row.tokens), memory) << to_text(row.formats);
+    EXPECT_GT(planned(row.formats, row.tokens + kCapacityStep), memory) << to_text(row.formats);
     // A backend of that length holds the bytes that were said.
     const auto full = embedded(row.formats, row.tokens);
     EXPECT_EQ(full->inventory(0, 1).resident_parts()[2].bytes, row.cache_bytes);
   }
   ASSERT_EQ(capacity.rows.size(), 2U);
   EXPECT_EQ(to_text(capacity.rows[0].formats), "fp32");
+  EXPECT_EQ(capacity.rows[0].tokens, 1984);
   EXPECT_EQ(capacity.rows[0].bytes_a_token, 2 * capacity.rows[1].bytes_a_token);
   EXPECT_TRUE(capacity.rows[1].now);
   EXPECT_GT(capacity.rows[1].tokens, capacity.rows[0].tokens);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "reports/figure_roofline.h"
 #include "reports/report.h"
 #include "sample_findings.h"
 #include "sample_times.h"
@@ -33,6 +34,16 @@ int main(int argc, char** argv) {
       fmt::print("{}\n", written.files.front().string());
       for (const auto& error : written.missing) fmt::print("missing: {} ({})\n", error.what(), error.parts().hint);
     }
+    tare::reports::write_figure(tare::reports::roofline_plot({"Roofline of a round of 1 token, 64 in the caches",
+                                                              60,
+                                                              200,
+                                                              {{"mlp", 3.66, 200, 90},
+                                                               {"gdn", 3.61, 200, 71},
+                                                               {"attention", 3.63, 200, 66},
+                                                               {"head", 3.76, 200, 120},
+                                                               {"recurrent state", 0.9, 54, 48},
+                                                               {"key-value cache", 2, 120, tare::reports::kMissing}}}),
+                                directory / "roofline.svg");
   } catch (const tare::Error& error) {
     fmt::print(stderr, "error: {}\nhint: {}\n", error.what(), error.parts().hint);
     return tare::exit_code(error.kind());

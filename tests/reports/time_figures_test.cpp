@@ -320,7 +320,8 @@ TEST(RooflineFigure, WithoutAKnownComputeRateTheRoofGoesOn) {
   RooflineFigure figure = roofline();
   figure.compute_gops = kMissing;
   const Plot plot = roofline_plot(figure);
-  for (const std::vector<double>& corner : blocks_of(plot.data)[0]) EXPECT_NEAR(corner[1], 60 * corner[0], 1e-9);
+  const std::vector<Block> blocks = blocks_of(plot.data);
+  for (const std::vector<double>& corner : blocks[0]) EXPECT_NEAR(corner[1], 60 * corner[0], 1e-9);
   EXPECT_EQ(markup::read(drawn(plot)).fault, "");
   EXPECT_NE(roofline_plot({}).nothing, "");
 }
