@@ -83,7 +83,8 @@ class Backend {
   std::span<const float> prefill(std::span<const std::int32_t> tokens) { return prefill(tokens, {}); }
 
   // True when options().speculate names a drafter, which the backend then holds and feeds: it keeps what its drafter
-  // needs of every absorbed token (taps or hidden states).
+  // needs of every absorbed token (taps or hidden states). options().speculate.draft_tokens is then what the drafter
+  // proposes when nobody says, not 0.
   [[nodiscard]] virtual bool has_drafter() const { return false; }
   // Proposes tokens for the positions after the anchor's. Nothing committed changes. Needs at least one absorbed token.
   virtual DraftOutput draft(const DraftRequest& request);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -138,6 +139,27 @@ TEST_P(CpuSpeculation, DraftsDependOnTheAbsorbedTokensAlone) {
   backend->prefill(changed);
   EXPECT_FALSE(same(draft(*backend), expected));
   EXPECT_FALSE(same(draft(*in_chunks, 8), expected));
+}
+
+TEST_P(CpuSpeculation, QuantisedWeightsAndActivationsDependOnNothingElseEither) {
+  EngineOptions chosen = options();
+  chosen.weights.format = WeightFormat::kQ8;
+  const std::unique_ptr<Backend> wide = open(chosen);
+  chosen.activations.format = ActivationFormat::kQ8;
+  const std::unique_ptr<Backend> backend = open(chosen);
+  const std::vector<std::int32_t> tokens = text(backend->config().vocab_size, 50);
+  wide->prefill(tokens);
+  backend->prefill(tokens);
+  const Drafted expected = draft(*backend);
+  backend->reset();
+  backend->prefill(std::span(tokens).first(11));
+  absorb_in_rounds(*backend, tokens, 11, true, 5);
+  EXPECT_TRUE(same(draft(*backend), expected));
+  // 8-bit blocks move the most likely token's probability, and not far.
+  const Drafted exact = draft(*wide);
+  const double moved = std::abs(static_cast<double>(exact.log_probabilities[0] - expected.log_probabilities[0]));
+  EXPECT_GT(moved, 0);
+  EXPECT_LT(moved, 0.2);
 }
 
 TEST_P(CpuSpeculation, DraftingLeavesTheTargetAlone) {
