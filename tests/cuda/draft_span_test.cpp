@@ -76,9 +76,9 @@ TEST(DrafterPlan, OfThe27B) {
   constexpr std::uint64_t kTwice = 10'240ULL * 5120;  // keys and values of the context, by themselves
   const auto q4 = plan_of(options_of(WeightFormat::kQ4), 8192);
   const auto bf16 = plan_of(options_of(WeightFormat::kBF16), 8192);
-  // 0.53125 bytes a weight; staging beside it is at most 128 MiB or so.
-  EXPECT_NEAR(static_cast<double>(q4.at("drafter")), 0.53125 * (kParameters + kTwice), 0.2e9);
-  EXPECT_NEAR(static_cast<double>(bf16.at("drafter")), 2.0 * (kParameters + kTwice), 0.2e9);
+  // 0.53125 bytes a weight; gains are FP32.
+  EXPECT_NEAR(static_cast<double>(q4.at("drafter")), 0.53125 * (kParameters + kTwice), 1e6);
+  EXPECT_NEAR(static_cast<double>(bf16.at("drafter")), 2.0 * (kParameters + kTwice), 1e6);
   EXPECT_EQ(q4.at("drafter's key-value cache"), 20'480U * 8192);  // the model specification's bytes a position
   EXPECT_EQ(plan_of(options_of(WeightFormat::kQ4), 16384).at("drafter's key-value cache"), 20'480U * 16384);
   EXPECT_GT(q4.at("drafter's work space"), 4096ULL * 25'600 * 2);  // taps of a prefill chunk

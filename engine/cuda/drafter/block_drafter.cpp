@@ -60,6 +60,7 @@ std::vector<MemoryPart> CudaBlockDrafter::plan(const BlockDrafterConfig& config,
                                                std::int64_t capacity, const CudaDevice& device) {
   const DrafterSizes sizes = drafter_sizes(config, options, capacity, device);
   return {{"drafter", drafter_weight_bytes(config, options)},
+          {"drafter's staging", drafter_staging_bytes(config, options)},
           {"drafter's key-value cache", 2 * sizes.cache},
           {"drafter's work space", sizes.work()}};
 }

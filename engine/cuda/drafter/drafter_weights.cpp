@@ -66,18 +66,21 @@ class DrafterPlan {
 }  // namespace
 
 std::uint64_t drafter_weight_bytes(const BlockDrafterConfig& config, const EngineOptions& options) {
-  const std::vector<StackedMatrix> matrices = DrafterPlan(config, options).all();
-  std::uint64_t bytes = staging_bytes(matrices);
-  for (const StackedMatrix& matrix : matrices)
+  std::uint64_t bytes = 0;
+  for (const StackedMatrix& matrix : DrafterPlan(config, options).all())
     bytes += static_cast<std::uint64_t>(tile_bytes(matrix.format, matrix.rows(), matrix.columns));
   const std::int64_t gains = 2 * config.hidden_size + config.layer_count() * 2 * (config.hidden_size + config.head_dim);
   return bytes + static_cast<std::uint64_t>(gains) * sizeof(float);
 }
 
+std::uint64_t drafter_staging_bytes(const BlockDrafterConfig& config, const EngineOptions& options) {
+  return staging_bytes(DrafterPlan(config, options).all());
+}
+
 CudaDrafterWeights load_drafter_weights(const BlockDrafterCheckpoint& checkpoint, const EngineOptions& options) {
   const BlockDrafterConfig& config = checkpoint.config();
   const DrafterPlan plan(config, options);
-  WeightStage stage(checkpoint, staging_bytes(plan.all()));
+  WeightStage stage(checkpoint, drafter_staging_bytes(config, options));
   const auto floats = [&](const std::string& name, std::int64_t size) {
     return to_floats(checkpoint.expect(name, {size}));
   };

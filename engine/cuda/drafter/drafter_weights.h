@@ -28,8 +28,9 @@ struct CudaDrafterWeights {
   std::vector<CudaDrafterLayerWeights> layers;
 };
 
-// Bytes that load_drafter_weights will allocate, staging included, without loading anything.
+// Bytes that load_drafter_weights will keep, and those that it needs besides while it loads, without loading anything.
 [[nodiscard]] std::uint64_t drafter_weight_bytes(const BlockDrafterConfig& config, const EngineOptions& options);
+[[nodiscard]] std::uint64_t drafter_staging_bytes(const BlockDrafterConfig& config, const EngineOptions& options);
 
 // Throws Error (input) naming the tensor, Error (environment): no memory.
 [[nodiscard]] CudaDrafterWeights load_drafter_weights(const BlockDrafterCheckpoint& checkpoint,

@@ -177,6 +177,19 @@ TEST_F(DraftBackendHopper, FastDraftsFollowCommittedPaths) {
   follow_paths(ActivationFormat::kBF16, 0.3);
 }
 
+TEST_F(DraftBackend, HoldsWhatItPlans) {
+  const auto backend = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, ActivationFormat::kFP32));
+  const std::vector<MemoryPart> plan = backend->memory_plan(backend->options().kv, backend->capacity());
+  bool has_drafter = false;
+  for (const MemoryPart& held : backend->inventory(0, 1).resident_parts()) {
+    std::uint64_t planned = 0;
+    for (const MemoryPart& part : plan) planned += inventory_part(part.name) == held.name ? part.bytes : 0;
+    EXPECT_EQ(planned, held.bytes) << held.name;
+  }
+  for (const MemoryPart& part : plan) has_drafter = has_drafter || part.name == "drafter";
+  EXPECT_TRUE(has_drafter);
+}
+
 struct Written {
   std::vector<std::int32_t> text;
   std::size_t rounds = 0;
