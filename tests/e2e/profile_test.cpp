@@ -95,7 +95,9 @@ TEST_F(Profile, OfAReplayByTheWorker) {
   ASSERT_EQ(profile.at("reply"), "profile") << profile;
   EXPECT_EQ(profile.at("run").at("tokens"), Json({9, 8, 7, 6, 5}));
   EXPECT_EQ(profile.at("source"), "ops");
-  EXPECT_EQ(profile.at("rounds"), 4);
+  EXPECT_EQ(profile.at("run").at("round_ns").size(), 4U);
+  EXPECT_LE(profile.at("rounds"), 4);
+  EXPECT_GE(profile.at("rounds"), 2) << "at most half of the rounds can be stalled";
   double sum_us = profile.at("idle_us");
   for (const Json& row : profile.at("rows")) sum_us += row.at("us").get<double>();
   EXPECT_NEAR(sum_us, profile.at("span_us").get<double>(), 1e-6 * sum_us);
