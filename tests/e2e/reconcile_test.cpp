@@ -78,7 +78,7 @@ TEST_F(Reconcile, PartsAddUpAndAHandicapOnTheHostIsNamedHost) {
     EXPECT_EQ(difference.at("outputs_compared"), 4) << "every timed prompt, not only the profiled ones";
   }
   const Json& q4 = json.at("differences")[0];
-  EXPECT_LT(number(q4, "timed", "difference_us"), 0);
+  EXPECT_LT(number(q4, "timed", "difference_us"), number(q4, "stalls", "difference_us"));
   EXPECT_THAT(q4.at("rows")[0].at("what").get<std::string>(), HasSubstr("product q8"))
       << "the products are what changed";
   EXPECT_THAT(q4.at("rows")[0].at("what").get<std::string>(), HasSubstr(" -> product q4"));
@@ -86,10 +86,12 @@ TEST_F(Reconcile, PartsAddUpAndAHandicapOnTheHostIsNamedHost) {
   // What was spun outside of every op is the host's; no op took a third of it, and the residual did not.
   const Json& slow = json.at("differences")[1];
   EXPECT_EQ(slow.at("outputs_equal"), 4) << "other host, the same outputs";
-  EXPECT_LT(std::abs(number(slow, "residual", "difference_us")), kHandicapUs / 3.0);
-  EXPECT_NEAR(number(slow, "host", "difference_us"), kHandicapUs, kHandicapUs / 3.0);
+  // What is spun can itself be held up, so it is compared with itself, not with its nominal time.
+  const double host_us = number(slow, "host", "difference_us");
+  EXPECT_GT(host_us, 0.9 * kHandicapUs);
+  EXPECT_LT(std::abs(number(slow, "residual", "difference_us")), host_us / 2);
   for (const Json& row : slow.at("rows"))
-    EXPECT_LT(std::abs(row.at("difference_us").get<double>()), kHandicapUs / 3.0) << row;
+    EXPECT_LT(std::abs(row.at("difference_us").get<double>()), host_us / 3) << row;
 
   const Finished table = run({tare(), "reconcile", "out"}, folder_);
   EXPECT_EQ(table.code, 0) << table.err;
@@ -122,9 +124,10 @@ TEST_F(Reconcile, AHandicapInsideAnOpIsNamedAsThatOp) {
   const Json json = reconciled();
   const Json& difference = json.at("differences")[0];
   EXPECT_EQ(difference.at("rows")[0].at("what"), "argmax  logits") << difference;
-  EXPECT_NEAR(difference.at("rows")[0].at("difference_us").get<double>(), kHandicapUs, kHandicapUs / 3.0);
-  EXPECT_LT(std::abs(difference.at("rows")[1].at("difference_us").get<double>()), kHandicapUs / 3.0);
-  EXPECT_LT(std::abs(number(difference, "host", "difference_us")), kHandicapUs / 3.0);
+  const double op_us = difference.at("rows")[0].at("difference_us").get<double>();
+  EXPECT_GT(op_us, 0.9 * kHandicapUs);
+  EXPECT_LT(std::abs(difference.at("rows")[1].at("difference_us").get<double>()), op_us / 3);
+  EXPECT_LT(std::abs(number(difference, "host", "difference_us")), op_us / 3);
   EXPECT_TRUE(difference.at("only_arm").empty()) << "no op of its own";
   // The instrument knows what it really spun, here as for the host's.
   const Json effect = verdict().at("effects")[0];
