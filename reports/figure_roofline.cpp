@@ -22,8 +22,17 @@ constexpr double kKeyLeft = 636;
 constexpr double kKeyLine = 44;
 constexpr double kRoom = 4;  // factor beyond the outermost points, on either side
 
-std::string gops_text(double gops) {
-  return std::isnan(gops) ? kNotAvailable : plain(gops);
+constexpr int kDigits = 3;
+constexpr int kRing = 6;                 // gnuplot's open circle: what could be done
+constexpr std::size_t kFilledMarks = 5;  // of kPointTypes; the ring comes after them
+
+std::string digits_text(double value) {
+  return std::isnan(value) ? kNotAvailable : fixed(value, decimals_of_value(value, kDigits));
+}
+
+// A mark for what is done, never the ring.
+int mark_of(std::size_t i) {
+  return point_type(i < kFilledMarks ? i : i + 1);
 }
 
 }  // namespace
@@ -91,19 +100,20 @@ Plot roofline_plot(const RooflineFigure& roofline) {
           ", \\\n  'roofline.dat' index {} using 1:3:(0):($2-$3) with vectors nohead lw 1 lc rgb '{}' title {}", i + 1,
           series_colour(i).light, gnuplot_string(name));
     plots +=
-        fmt::format(", \\\n  'roofline.dat' index {} using 1:2 with points pt 6 ps 0.9 lw 1.4 lc rgb '{}' title {}",
-                    i + 1, series_colour(i).light, gnuplot_string(name));
+        fmt::format(", \\\n  'roofline.dat' index {} using 1:2 with points pt {} ps 0.9 lw 1.4 lc rgb '{}' title {}",
+                    i + 1, kRing, series_colour(i).light, gnuplot_string(name));
     if (measured)
       plots += fmt::format(", \\\n  'roofline.dat' index {} using 1:3 with points pt {} ps 0.9 lc rgb '{}' title {}",
-                           i + 1, point_type(i), series_colour(i).light, gnuplot_string(name));
+                           i + 1, mark_of(i), series_colour(i).light, gnuplot_string(name));
     const double y = kTop + 4 + kKeyLine * static_cast<double>(i);
     script.line(fmt::format("set label '' at screen {:.5f},{:.5f} point pt {} ps 0.9 lw 1.4 lc rgb '{}'",
-                            kKeyLeft / kWidth, 1.0 - y / kHeight, measured ? point_type(i) : 6,
+                            kKeyLeft / kWidth, 1.0 - y / kHeight, measured ? mark_of(i) : kRing,
                             series_colour(i).light));
     script.label(kKeyLeft + 14, y, name, {.bold = true, .size = 12, .room = kWidth - kKeyLeft - 24});
-    std::string words = fmt::format("{} op/byte, at most {}", plain(point.intensity), gops_text(point.attainable_gops));
+    std::string words =
+        fmt::format("{} op/byte, at most {}", digits_text(point.intensity), digits_text(point.attainable_gops));
     if (measured)
-      words += fmt::format(", does {} ({} %)", gops_text(point.measured_gops),
+      words += fmt::format(", does {} ({} %)", digits_text(point.measured_gops),
                            fixed(point.measured_gops / point.attainable_gops * 100, 0));
     script.label(kKeyLeft + 14, y + 17, words, {.colour = kMuted, .size = 11, .room = kWidth - kKeyLeft - 20});
     plot.description += fmt::format("{}: {}. ", name, words);

@@ -22,6 +22,7 @@ constexpr double kPlotRight = 752;
 constexpr double kRowHeight = 21;
 constexpr double kTitleHeight = 36;
 constexpr double kAxisHeight = 44;
+constexpr double kTics = 4;       // some: numbers may have five digits and a sign
 constexpr double kMargin = 0.06;  // of the range, on either side
 constexpr int kEstimateOnly = 0, kInterval = 1, kWhole = 2;
 
@@ -73,13 +74,14 @@ double draw_panel(PlotScript& script, double top, const TimeDifference& differen
   script.label(8, top + 18, heading, {.bold = true, .size = 14, .room = kPlotLeft - 16});
   script.label(kPlotRight, top + 18, "microseconds a round; right of the line: takes longer",
                {.colour = kMuted, .size = 12, .align = Align::kRight});
-  script.axis('x', range.low - kMargin * span, range.high + kMargin * span);
+  script.axis('x', range.low - kMargin * span, range.high + kMargin * span, kTics);
   script.line(fmt::format("set yrange [-0.5:{}.5]", rows.size() - 1));
   script.line("unset ytics");
   script.line(fmt::format("set grid xtics lc rgb '{}' lw 1 dt 1 back", kBand.light));
   script.vertical(0, kMuted, 1.5);
   script.horizontal(0.5, kRule, 1);
-  script.horizontal(3.5, kRule, 1);
+  const std::size_t beside = rows.size() - shown_rows(difference).size();  // idle and all below it
+  script.horizontal(static_cast<double>(beside) - 0.5, kRule, 1);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double y = static_cast<double>(rows.size() - 1 - i);
     const TimeRow& row = rows[i].row;

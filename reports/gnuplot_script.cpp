@@ -88,9 +88,8 @@ void PlotScript::horizontal(double axis_y, Colour colour, double width, bool das
                    gnuplot_number(axis_y), colour.light, width, dashed ? "'-'" : "1"));
 }
 
-void PlotScript::axis(char name, double low, double high) {
-  constexpr double kTics = 6;
-  const double rough = (high - low) / kTics;
+void PlotScript::axis(char name, double low, double high, double tics) {
+  const double rough = (high - low) / tics;
   const double power = std::floor(std::log10(rough));
   const double lead = rough / std::pow(10.0, power);
   const double step = (lead < 1.5 ? 1.0 : lead < 3.5 ? 2.0 : lead < 7.5 ? 5.0 : 10.0);

@@ -47,8 +47,8 @@ class PlotScript {
   void vertical(double axis_x, Colour colour, double width, bool dashed = false);
   // A horizontal line at a y of the panel.
   void horizontal(double axis_y, Colour colour, double width, bool dashed = false);
-  // Range of an axis ('x' or 'y') with some six tics at round numbers, all with the same decimals.
-  void axis(char name, double low, double high);
+  // Range of an axis ('x' or 'y') with some tics at round numbers, all with the same decimals.
+  void axis(char name, double low, double high, double tics = 6);
   [[nodiscard]] std::string done() const;
   [[nodiscard]] double height() const { return height_; }
 

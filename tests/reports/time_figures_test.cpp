@@ -312,7 +312,7 @@ TEST(RooflineFigure, HasTheRoofAndEveryClassUnderIt) {
   EXPECT_TRUE(std::isnan(blocks[2][0][2]));
   const markup::Page page = markup::read(drawn(plot));
   EXPECT_EQ(page.fault, "");
-  for (const char* label : {"mlp", "gdn", "does 90.00 (45 %)", "read rate 60.00 GB/s", "A round of 1 token <&>"})
+  for (const char* label : {"mlp", "gdn", "does 90.0 (45 %)", "read rate 60.00 GB/s", "A round of 1 token <&>"})
     EXPECT_THAT(page.text, HasSubstr(label));
 }
 
