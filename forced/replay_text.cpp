@@ -59,7 +59,9 @@ bool is_repetitive(const Repetition& repetition, std::int64_t tokens) {
 }
 
 std::string replay_digest(const ReplayText& text) {
-  return digest(digest_tokens(text.prompt_tokens) + digest_tokens(text.tokens));
+  std::string all = digest_tokens(text.prompt_tokens) + digest_tokens(text.tokens);
+  for (const engine::RoundShape& shape : text.rounds) all += digest_tokens(shape.parents) + digest_tokens(shape.path);
+  return digest(all);
 }
 
 std::string suite_digest(std::span<const ReplayText> texts) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/decode/round.h"
+
 namespace tare::forced {
 
 // How much of a text is a loop. A looping text has near-perfect predictability and measures nothing.
@@ -31,11 +33,13 @@ struct ReplayText {
   std::vector<std::int32_t> round_tokens;  // committed by each round of that run: the round boundaries
   // The baseline's choice at each position. Empty for a text the baseline wrote itself: there the choice is the text.
   std::vector<std::int32_t> natural;
+  // Trees and paths that every arm is to walk (docs/protocol/rounds.md). Empty: each arm's own.
+  std::vector<engine::RoundShape> rounds = {};
 
   [[nodiscard]] const std::vector<std::int32_t>& expected_natural() const { return natural.empty() ? tokens : natural; }
 };
 
-// Digest of prompt and text ids: equal digests mean equal work.
+// Digest of prompt and text ids, and of the rounds where they are given: equal digests mean equal work.
 [[nodiscard]] std::string replay_digest(const ReplayText& text);
 // Digest of a suite: of the ids and digests of its texts, in order.
 [[nodiscard]] std::string suite_digest(std::span<const ReplayText> texts);

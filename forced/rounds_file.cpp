@@ -23,16 +23,13 @@ Json to_json(const engine::RecordedDraft& draft) {
 }
 
 Json to_json(const RecordedText& text) {
-  Json rounds = Json::array();
-  for (const engine::RoundShape& shape : text.rounds)
-    rounds.push_back({{"parents", shape.parents}, {"path", shape.path}});
   Json drafts = Json::array();
   for (const engine::RecordedDraft& draft : text.drafts) drafts.push_back(to_json(draft));
   Json json = {{"prompt_id", text.prompt_id},
                {"category", text.category},
                {"prompt_tokens", text.prompt_tokens},
                {"tokens", text.tokens},
-               {"rounds", std::move(rounds)}};
+               {"rounds", forced::to_json(text.rounds)}};
   if (!text.drafts.empty()) json["drafts"] = std::move(drafts);
   return json;
 }
@@ -101,14 +98,7 @@ RecordedText read_text(const Json& json, const std::string& where, std::int64_t 
   text.tokens = integers(reader, "tokens", 0, vocab - 1);
   if (text.prompt_tokens.empty()) throw reader.error("prompt_tokens", "is empty");
   if (text.tokens.empty()) throw reader.error("tokens", "is empty");
-  std::size_t committed = 0;
-  for (const Json& shape : reader.array("rounds")) {
-    text.rounds.push_back(read_shape(shape, fmt::format("{}.rounds[{}]", where, text.rounds.size())));
-    committed += text.rounds.back().path.size();
-  }
-  if (committed + 1 != text.tokens.size())
-    throw reader.error(
-        "rounds", fmt::format("commit {} tokens, the text has {} after its first", committed, text.tokens.size() - 1));
+  text.rounds = read_round_shapes(reader.array("rounds"), reader.place("rounds"), text.tokens.size() - 1);
   if (reader.has("drafts"))
     for (const Json& draft : reader.array("drafts"))
       text.drafts.push_back(read_draft(draft, fmt::format("{}.drafts[{}]", where, text.drafts.size()),
@@ -118,6 +108,24 @@ RecordedText read_text(const Json& json, const std::string& where, std::int64_t 
 }
 
 }  // namespace
+
+Json to_json(const std::vector<engine::RoundShape>& rounds) {
+  Json json = Json::array();
+  for (const engine::RoundShape& shape : rounds) json.push_back({{"parents", shape.parents}, {"path", shape.path}});
+  return json;
+}
+
+std::vector<engine::RoundShape> read_round_shapes(const Json& rounds, const std::string& where, std::size_t tokens) {
+  std::vector<engine::RoundShape> shapes;
+  std::size_t committed = 0;
+  for (const Json& shape : rounds) {
+    shapes.push_back(read_shape(shape, fmt::format("{}[{}]", where, shapes.size())));
+    committed += shapes.back().path.size();
+  }
+  if (committed != tokens)
+    throw input_error(where, fmt::format("commit {} tokens, the text has {} after its first", committed, tokens));
+  return shapes;
+}
 
 RecordedText recorded_text(const std::string& prompt_id, const std::string& category,
                            const std::vector<std::int32_t>& prompt_tokens, const engine::Generation& generation) {

@@ -30,6 +30,13 @@ struct RoundsFile {
   std::vector<RecordedText> texts;
 };
 
+// [{"parents": [...], "path": [...]}, ...], as in the file, the ledger and the worker protocol.
+[[nodiscard]] Json to_json(const std::vector<engine::RoundShape>& rounds);
+// Throws Error (input) naming `where` and the round: a parent that does not come before its node, a path that is none,
+// paths that do not commit `tokens` tokens.
+[[nodiscard]] std::vector<engine::RoundShape> read_round_shapes(const Json& rounds, const std::string& where,
+                                                                std::size_t tokens);
+
 // What the session made of one prompt.
 [[nodiscard]] RecordedText recorded_text(const std::string& prompt_id, const std::string& category,
                                          const std::vector<std::int32_t>& prompt_tokens,

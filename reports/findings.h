@@ -377,6 +377,39 @@ struct Times {
   std::string read_rate_source;     // how it was measured: "tare ceiling, 2 threads"
 };
 
+// ---- rounds with drafts ---------------------------------------------------------------------------------------------
+
+// Of draft position i = 1, 2, ...; forced/acceptance.h has the definitions.
+struct DraftPosition {
+  std::int64_t reached = 0;
+  std::int64_t tried = 0;
+  std::int64_t accepted = 0;
+};
+struct CategoryRounds {
+  std::string category;
+  std::int64_t rounds = 0;
+  std::int64_t tokens = 0;
+};
+struct RoundPhase {
+  std::string name;      // "draft", "tree", "verify", "accept", "commit"
+  double us = kMissing;  // mean a round, by the host's clock, over all counted runs
+};
+// One run over all texts: the rounds of the others are the same, or there is a warning.
+struct ArmRounds {
+  std::size_t arm = 0;
+  std::int64_t rounds = 0;
+  std::int64_t tokens = 0;
+  std::int64_t nodes = 0;
+  std::int64_t cut = 0;  // rounds that the text's end cut short
+  double by_rounds = kMissing;
+  double by_texts = kMissing;
+  double by_categories = kMissing;
+  double round_us = kMissing;  // mean over all counted runs
+  std::vector<CategoryRounds> categories;
+  std::vector<DraftPosition> positions;
+  std::vector<RoundPhase> phases;  // empty: not told
+};
+
 // ---- the whole ------------------------------------------------------------------------------------------------------
 
 struct Findings {
@@ -403,6 +436,7 @@ struct Findings {
   Texts texts;
   Conditions conditions;
   Times times;
+  std::vector<ArmRounds> rounds;  // of every arm when one of them drafts; else empty
   ScheduleFacts schedule;
   Methods methods;
 };

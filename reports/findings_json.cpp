@@ -39,6 +39,7 @@ Json of(const ArmTimes& times);
 Json of(const TimeDifference& difference);
 Json of(const Effect& effect, const Findings& findings);
 Json of(const MeasureValue& value, const Findings& findings);
+Json of(const ArmRounds& rounds, const Findings& findings);
 Json of(const Run& run, const Findings& findings);
 
 template <typename T>
@@ -283,6 +284,30 @@ Json of(const RoundLane& lane) {
   return {{"what", lane.what}, {"part", lane.part}, {"spans_us", spans}};
 }
 
+Json of(const ArmRounds& rounds, const Findings& findings) {
+  Json categories = Json::array();
+  for (const CategoryRounds& category : rounds.categories)
+    categories.push_back({{"category", category.category}, {"rounds", category.rounds}, {"tokens", category.tokens}});
+  Json positions = Json::array();
+  for (const DraftPosition& position : rounds.positions)
+    positions.push_back({{"reached", position.reached}, {"tried", position.tried}, {"accepted", position.accepted}});
+  Json phases = Json::object();
+  for (const RoundPhase& phase : rounds.phases) phases[phase.name] = number(phase.us);
+  return {{"arm", findings.arms[rounds.arm].name},
+          {"rounds", rounds.rounds},
+          {"tokens", rounds.tokens},
+          {"nodes", rounds.nodes},
+          {"cut", rounds.cut},
+          {"tokens_per_round",
+           {{"by_rounds", number(rounds.by_rounds)},
+            {"by_texts", number(rounds.by_texts)},
+            {"by_categories", number(rounds.by_categories)}}},
+          {"round_us", number(rounds.round_us)},
+          {"categories", std::move(categories)},
+          {"positions", std::move(positions)},
+          {"phase_us", std::move(phases)}};
+}
+
 Json of(const ArmTimes& times) {
   return {{"arm", times.arm},
           {"fault", times.fault},
@@ -359,6 +384,7 @@ Json findings_json(const Findings& findings) {
   json["prompts"] = of(findings.prompts);
   json["texts"] = of(findings.texts);
   json["conditions"] = of(findings.conditions);
+  json["rounds"] = named(findings.rounds, findings);
   json["times"] = {{"arms", of(findings.times.arms)},
                    {"differences", of(findings.times.differences)},
                    {"read_gb_per_s", number(findings.times.read_gb_per_s)},

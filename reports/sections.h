@@ -16,6 +16,8 @@ namespace tare::reports {
 [[nodiscard]] Section measures_section(const Findings& findings);
 // Where the time of a round goes; without blocks when nothing was profiled.
 [[nodiscard]] Section times_section(const Findings& findings);
+// Tokens a round, acceptance and phases; without blocks when no arm drafts.
+[[nodiscard]] Section rounds_section(const Findings& findings);
 [[nodiscard]] Section runs_section(const Findings& findings);
 [[nodiscard]] Section prompts_section(const Findings& findings);
 [[nodiscard]] Section instrument_section(const Findings& findings);

@@ -1,6 +1,7 @@
 // What one round did, and the shape by which it can be walked again.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -15,7 +16,15 @@ struct RoundPhases {
   std::int64_t verify_ns = 0;  // the target's pass, until its choices are at hand
   std::int64_t accept_ns = 0;  // walking the tree
   std::int64_t commit_ns = 0;
+
+  [[nodiscard]] std::array<std::int64_t, 5> all_ns() const {
+    return {draft_ns, tree_ns, verify_ns, accept_ns, commit_ns};
+  }
 };
+// Their names, in the order of all_ns.
+constexpr std::array<const char*, 5> kRoundPhases = {"draft", "tree", "verify", "accept", "commit"};
+// By phase, a duration a round.
+using PhaseTimes = std::array<std::vector<std::int64_t>, kRoundPhases.size()>;
 
 // One commit-draft-propose-tree-verify-head-accept cycle.
 struct Round {

@@ -13,6 +13,7 @@
 #include "harness/analysis/gathered.h"
 #include "harness/analysis/profiled_rounds.h"
 #include "harness/analysis/reconciliation.h"
+#include "harness/analysis/rounds_of_arms.h"
 #include "harness/environment/build_info.h"
 #include "harness/environment/environment.h"
 
@@ -84,6 +85,7 @@ reports::Findings analyse(const Ledger& ledger) {
     findings.times = times_of(reconcile(gathered));
     add_profiled_rounds(findings.times, gathered);
   }
+  findings.rounds = rounds_of_arms(gathered, findings.warnings);
   warn_of_what_lacks(gathered, findings);
   if (findings.validity.valid) {
     add_effects(gathered, findings);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kSecondsPerNs = 1e-9;
 constexpr double kMsPerNs = 1e-6;
+constexpr double kUsPerNs = 1e-3;
 constexpr double kMillijoules = 1e3;
 
 std::vector<stats::Run> stats_runs(const Gathered& gathered) {
@@ -102,6 +103,16 @@ MeasuredValues measured_values(const Gathered& gathered, Measure measure) {
       values.observations = stats::speed_observations(
           arms, prompts, stats_runs(gathered), cells(gathered, 1, [](const auto& r) { return r.decode_tokens; }),
           cells(gathered, kSecondsPerNs, [](const auto& r) { return r.decode_ns; }));
+      return values;
+    case Measure::kTokensPerRound:
+      values.observations = stats::speed_observations(
+          arms, prompts, stats_runs(gathered), cells(gathered, 1, [](const auto& r) { return r.decode_tokens; }),
+          cells(gathered, 1, [](const auto& r) { return r.rounds.size(); }));
+      return values;
+    case Measure::kRoundTime:
+      values.observations = stats::speed_observations(
+          arms, prompts, stats_runs(gathered), cells(gathered, kUsPerNs, [](const auto& r) { return r.decode_ns; }),
+          cells(gathered, 1, [](const auto& r) { return r.rounds.size(); }));
       return values;
     case Measure::kTimeToFirstToken: {
       const auto field = [](const PromptResult& r) { return r.time_to_first_token_ns; };

@@ -22,6 +22,8 @@ void add_ceiling_command(CLI::App& app, Chosen& chosen);
 void add_doctor_command(CLI::App& app, Chosen& chosen);
 void add_profile_command(CLI::App& app, Chosen& chosen);
 void add_nsys_command(CLI::App& app, Chosen& chosen);
+void add_rollouts_command(CLI::App& app, Chosen& chosen);
+void add_trees_command(CLI::App& app, Chosen& chosen);
 void add_worker_command(CLI::App& app, Chosen& chosen);
 
 // This program's own path, to start itself as a worker.

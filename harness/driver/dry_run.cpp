@@ -19,7 +19,7 @@ double seconds_since(Clock::time_point start) {
 
 // The texts to try, given ones as they are; prompts still to be encoded and continued freely.
 std::vector<GivenText> texts_of(const Experiment& experiment) {
-  if (experiment.texts.mode == TextMode::kGiven) return read_given_texts(resolve(experiment, experiment.texts.file));
+  if (experiment.texts.mode == TextMode::kGiven) return given_texts_of(experiment);
   std::vector<GivenText> texts;
   for (const forced::Prompt& prompt : selected_prompts(experiment)) {
     GivenText text;

@@ -58,6 +58,10 @@ PromptResult to_result(const forced::ReplayText& text, std::int64_t position, st
   result.rounds.duration_ns = reply.round_ns;
   result.rounds.tokens = reply.round_tokens;
   result.rounds.spun_ns = reply.round_spun_ns;
+  result.rounds.nodes = reply.round_nodes;
+  result.rounds.drafted = reply.round_drafted;
+  result.rounds.cut = reply.round_cut;
+  result.rounds.phase_ns = reply.round_phase_ns;
   if (result.rounds.spun_ns.empty()) result.rounds.spun_ns.assign(reply.round_ns.size(), 0);
   return result;
 }

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json_reader.h"
+#include "forced/rounds_file.h"
 #include "harness/environment/environment.h"
 
 namespace tare::harness {
@@ -30,7 +31,7 @@ std::vector<std::int32_t> narrowed(const std::vector<std::int64_t>& values) {
 
 std::vector<forced::ReplayText> given_texts(const Experiment& experiment, Launch& baseline) {
   std::vector<forced::ReplayText> texts;
-  for (GivenText& given : read_given_texts(resolve(experiment, experiment.texts.file))) {
+  for (GivenText& given : given_texts_of(experiment)) {
     if (given.text.prompt_tokens.empty())
       given.text.prompt_tokens = baseline.worker().encode({{given.prompt}}).tokens.front();
     texts.push_back(std::move(given.text));
@@ -84,9 +85,11 @@ void run_control(const std::string& name, const Spoil& spoil, const Experiment& 
   forced::Validation validation;
   for (const forced::ReplayText& text : texts) {
     if (validation.prompts == static_cast<std::int64_t>(kControlTexts)) break;
-    const std::optional<forced::ReplayText> spoiled = spoil(text);
+    std::optional<forced::ReplayText> spoiled = spoil(text);
     if (!spoiled) continue;
     stop_if_interrupted(settings);
+    // Recorded rounds are of the sound text; the spoiled one must be caught without them.
+    spoiled->rounds.clear();
     forced::add(validation, *spoiled, force(experiment, baseline, *spoiled));
   }
   ledger.store_validation(record_of(name, true, validation));
@@ -119,6 +122,7 @@ RunCall call_of(const Experiment& experiment, const forced::ReplayText& text) {
   call.seed = experiment.texts.seed;
   call.max_tokens = experiment.texts.max_tokens;
   call.forced = text.tokens;
+  call.rounds = text.rounds;
   return call;
 }
 
@@ -191,6 +195,22 @@ std::vector<GivenText> read_given_texts(const std::filesystem::path& file) {
   return texts;
 }
 
+std::vector<GivenText> given_texts_of(const Experiment& experiment) {
+  const std::filesystem::path file = resolve(experiment, experiment.texts.file);
+  if (!experiment.texts.recorded_rounds) return read_given_texts(file);
+  std::vector<GivenText> texts;
+  for (const forced::RecordedText& recorded : forced::read_rounds(file).texts) {
+    GivenText& given = texts.emplace_back();
+    given.text.prompt_id = recorded.prompt_id;
+    given.text.category = recorded.category;
+    given.text.prompt_tokens = recorded.prompt_tokens;
+    given.text.tokens = recorded.tokens;
+    given.text.outcome = "given";
+    given.text.rounds = recorded.rounds;
+  }
+  return texts;
+}
+
 std::vector<forced::ReplayText> measurable(const std::vector<forced::ReplayText>& texts) {
   std::vector<forced::ReplayText> result;
   std::copy_if(texts.begin(), texts.end(), std::back_inserter(result),
@@ -209,6 +229,7 @@ TextRecord to_record(const forced::ReplayText& text) {
   record.tokens = text.tokens;
   record.round_tokens = text.round_tokens;
   record.outcome = text.outcome;
+  if (!text.rounds.empty()) record.rounds = forced::to_json(text.rounds);
   const forced::Repetition repetition = forced::measure_repetition(text.tokens);
   record.distinct_4gram_share = repetition.distinct_4gram_share;
   record.dominant_token_share = repetition.dominant_token_share;
@@ -226,6 +247,9 @@ forced::ReplayText to_replay_text(const TextRecord& record) {
   text.tokens = record.tokens;
   text.outcome = record.outcome;
   text.round_tokens = record.round_tokens;
+  if (!record.rounds.is_null())
+    text.rounds = forced::read_round_shapes(record.rounds, "text of prompt " + record.prompt_id,
+                                            record.tokens.empty() ? 0 : record.tokens.size() - 1);
   return text;
 }
 

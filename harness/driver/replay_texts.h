@@ -34,6 +34,8 @@ struct GivenText {
   std::string prompt;  // to be encoded when prompt_tokens is not given
 };
 [[nodiscard]] std::vector<GivenText> read_given_texts(const std::filesystem::path& file);
+// Of an experiment with given texts: of that form, or recorded rounds.
+[[nodiscard]] std::vector<GivenText> given_texts_of(const Experiment& experiment);
 
 // Texts that have at least one round.
 [[nodiscard]] std::vector<forced::ReplayText> measurable(const std::vector<forced::ReplayText>& texts);

@@ -26,6 +26,7 @@ Json texts_json(const TextSource& texts) {
   }
   if (texts.mode == TextMode::kGiven) {
     json["file"] = texts.file;
+    if (texts.recorded_rounds) json["rounds"] = "recorded";
   } else {
     json["max_tokens"] = texts.max_tokens;
   }

@@ -41,6 +41,7 @@ struct TextSource {
   std::uint64_t seed = 1;         // sampled
   std::int64_t max_tokens = 128;  // sampled, greedy: tokens a text has at most
   std::string file;               // given; as written
+  bool recorded_rounds = false;   // given: `file` is of tare rollouts, and every arm walks its trees and paths
 };
 
 struct Arm {

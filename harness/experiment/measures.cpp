@@ -11,8 +11,8 @@
 namespace tare::harness {
 namespace {
 
-const std::array<MeasureDescription, 5>& table() {
-  static const std::array<MeasureDescription, 5> entries = {{
+const std::array<MeasureDescription, 7>& table() {
+  static const std::array<MeasureDescription, 7> entries = {{
       {Measure::kDecodeSpeed, "decode_speed", "decode speed", "tok/s", true,
        "tokens committed by decode rounds over the seconds of those rounds, all prompts of a run"},
       {Measure::kTimeToFirstToken, "time_to_first_token", "time to first token", "ms", false,
@@ -21,6 +21,11 @@ const std::array<MeasureDescription, 5>& table() {
        "prompt tokens over the seconds of their forward passes, all prompts of a run"},
       {Measure::kPeakMemory, "peak_memory", "peak memory", "bytes", false,
        "largest resident set of the worker process during a launch"},
+      // Not by default: the two factors of decode speed, which say the same as it does where every round commits one.
+      {Measure::kTokensPerRound, "tokens_per_round", "tokens a round", "tokens", true,
+       "tokens committed by decode rounds over the number of those rounds, all prompts of a run", false},
+      {Measure::kRoundTime, "round_time", "time of a round", "us", false,
+       "time of decode rounds over their number, all prompts of a run", false},
       // Not by default: it needs a GPU, and experiments that named no measures must stay the same experiments.
       {Measure::kEnergyPerToken, "energy_per_token", "GPU energy a token", "mJ", false,
        "by the GPU's energy counter from before a run to after it, prefill and pauses included, over its tokens",

@@ -14,6 +14,8 @@ enum class Measure {
   kTimeToFirstToken,  // seconds from the request to its first token, as the worker's clock sees it
   kPrefillSpeed,      // prompt tokens a second
   kPeakMemory,        // largest resident set of the worker process during a launch
+  kTokensPerRound,    // tokens that a decode round commits
+  kRoundTime,         // of a decode round: tokens a round over round time is decode speed
   kEnergyPerToken,    // joules of the arm's GPU from before a run to after it, over the run's tokens
 };
 

@@ -78,10 +78,12 @@ TextSource read_texts(JsonReader reader) {
   }
   if (mode == "given") {
     texts.file = nonempty_text(reader, "file");
+    if (reader.has("rounds")) texts.recorded_rounds = reader.word("rounds", {"own", "recorded"}) == "recorded";
     refuse_in_mode(reader, "max_tokens", mode, "sampled or greedy");
   } else {
     if (reader.has("max_tokens")) texts.max_tokens = reader.integer("max_tokens", 2, kMostTokens);
     refuse_in_mode(reader, "file", mode, "given");
+    refuse_in_mode(reader, "rounds", mode, "given");
   }
   reader.refuse_unknown_keys();
   return texts;

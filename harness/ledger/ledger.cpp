@@ -66,7 +66,8 @@ void migrate(Connection& connection) {
   Transaction transaction(connection);
   if (version < 2) connection.execute(ledger_migration_1_to_2());
   if (version < 3) connection.execute(ledger_migration_2_to_3());
-  connection.execute(ledger_migration_3_to_4());
+  if (version < 4) connection.execute(ledger_migration_3_to_4());
+  connection.execute(ledger_migration_4_to_5());
   connection.execute(fmt::format("PRAGMA user_version = {}", kLedgerVersion));
   transaction.commit();
 }
@@ -75,7 +76,7 @@ void insert_text(Connection& connection, std::int64_t position, const TextRecord
   Statement(connection,
             "INSERT INTO texts (position, prompt_id, category, prompt_tokens, tokens, round_tokens, outcome, "
             "distinct_4gram_share, dominant_token_share, periodic_suffix_tokens, period, repetitive, digest, "
-            "prompt_digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+            "prompt_digest, rounds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .bind(position)
       .bind(text.prompt_id)
       .bind(text.category)
@@ -90,6 +91,7 @@ void insert_text(Connection& connection, std::int64_t position, const TextRecord
       .bind(text.repetitive)
       .bind(digest_tokens(text.tokens))
       .bind(digest_tokens(text.prompt_tokens))
+      .bind(text_or_null(text.rounds.is_null() ? "" : text.rounds.dump()))
       .run();
 }
 
@@ -121,15 +123,27 @@ void insert_rounds(Connection& connection, std::int64_t run_id, const PromptResu
   const Rounds& rounds = result.rounds;
   if (rounds.tokens.size() != rounds.size() || rounds.spun_ns.size() != rounds.size())
     throw internal_error(fmt::format("the rounds of prompt '{}' have columns of different lengths", result.prompt_id));
-  Statement(connection,
-            "INSERT INTO rounds (run_id, position, count, duration_ns, tokens, spun_ns) VALUES (?, ?, ?, ?, ?, ?)")
-      .bind(run_id)
+  Statement statement(connection,
+                      "INSERT INTO rounds (run_id, position, count, duration_ns, tokens, spun_ns, nodes, drafted, cut, "
+                      "draft_ns, tree_ns, verify_ns, accept_ns, commit_ns) "
+                      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  statement.bind(run_id)
       .bind(result.position)
       .bind(static_cast<std::int64_t>(rounds.size()))
       .bind_blob(pack_counts(rounds.duration_ns))
       .bind_blob(pack_counts(rounds.tokens))
-      .bind_blob(pack_counts(rounds.spun_ns))
-      .run();
+      .bind_blob(pack_counts(rounds.spun_ns));
+  for (const std::vector<std::int64_t>* column : columns_of_drafts(rounds)) {
+    if (column->empty()) {
+      statement.bind_null();
+    } else if (column->size() == rounds.size()) {
+      statement.bind_blob(pack_counts(*column));
+    } else {
+      throw internal_error(
+          fmt::format("the drafts of prompt '{}' have columns of different lengths", result.prompt_id));
+    }
+  }
+  statement.run();
 }
 
 void insert_gpu_sample(Connection& connection, std::int64_t sample_id, const GpuSample& gpu) {

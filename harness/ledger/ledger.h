@@ -18,7 +18,7 @@
 namespace tare::harness {
 
 constexpr const char* kLedgerFile = "ledger.sqlite";
-constexpr std::int64_t kLedgerVersion = 4;                 // PRAGMA user_version of what is written
+constexpr std::int64_t kLedgerVersion = 5;                 // PRAGMA user_version of what is written
 constexpr std::int64_t kOldestLedgerVersion = 1;           // that can be read, and gone on with
 constexpr std::int64_t kLedgerApplicationId = 0x74617265;  // PRAGMA application_id: "tare"
 

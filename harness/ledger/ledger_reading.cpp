@@ -120,8 +120,8 @@ std::vector<SittingRecord> Ledger::sittings() const {
 std::vector<TextRecord> Ledger::texts() const {
   Statement row(state_->connection,
                 "SELECT prompt_id, category, prompt_tokens, tokens, round_tokens, outcome, distinct_4gram_share, "
-                "dominant_token_share, periodic_suffix_tokens, period, repetitive, digest, prompt_digest "
-                "FROM texts ORDER BY position");
+                "dominant_token_share, periodic_suffix_tokens, period, repetitive, digest, prompt_digest, " +
+                    std::string(state_->version < 5 ? "NULL" : "rounds") + " FROM texts ORDER BY position");
   std::vector<TextRecord> texts;
   while (row.step()) {
     TextRecord text;
@@ -139,6 +139,7 @@ std::vector<TextRecord> Ledger::texts() const {
     text.repetitive = row.integer(10) != 0;
     text.digest = row.text(11);
     text.prompt_digest = row.text(12);
+    if (!row.is_null(13)) text.rounds = parse_json(row.text(13), where);
     if (text.digest != digest_tokens(text.tokens) || text.prompt_digest != digest_tokens(text.prompt_tokens))
       throw input_error(where, "does not have the digest that was stored with it",
                         "the ledger was changed from outside; restore a copy");
@@ -221,13 +222,16 @@ std::vector<RunRecord> Ledger::runs() const {
 }
 
 std::vector<PromptResult> Ledger::prompt_results(std::int64_t run_id) const {
-  Statement row(state_->connection,
-                "SELECT p.position, prompt_id, started_utc_ns, prompt_tokens, p.tokens, agreed_tokens, prefill_ns, "
-                "time_to_first_token_ns, decode_tokens, decode_ns, inner_ns, outer_ns, outcome, text_digest, "
-                "duration_ns, r.tokens, spun_ns, count, " +
-                    std::string(state_->version < 4 ? "NULL" : "natural_digest") +
-                    " FROM prompt_results p LEFT JOIN rounds r "
-                    "ON r.run_id = p.run_id AND r.position = p.position WHERE p.run_id = ? ORDER BY p.position");
+  Statement row(
+      state_->connection,
+      "SELECT p.position, prompt_id, started_utc_ns, prompt_tokens, p.tokens, agreed_tokens, prefill_ns, "
+      "time_to_first_token_ns, decode_tokens, decode_ns, inner_ns, outer_ns, outcome, text_digest, "
+      "duration_ns, r.tokens, spun_ns, count, " +
+          std::string(state_->version < 4 ? "NULL" : "natural_digest") +
+          (state_->version < 5 ? ", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL"
+                               : ", nodes, drafted, cut, draft_ns, tree_ns, verify_ns, accept_ns, commit_ns") +
+          " FROM prompt_results p LEFT JOIN rounds r "
+          "ON r.run_id = p.run_id AND r.position = p.position WHERE p.run_id = ? ORDER BY p.position");
   row.bind(run_id);
   std::vector<PromptResult> results;
   while (row.step()) {
@@ -252,6 +256,14 @@ std::vector<PromptResult> Ledger::prompt_results(std::int64_t run_id) const {
     result.rounds.tokens = unpacked(row, 15, where, unpack_counts);
     result.rounds.spun_ns = unpacked(row, 16, where, unpack_counts);
     const auto count = static_cast<std::size_t>(row.integer(17));
+    int next_column = 19;
+    for (std::vector<std::int64_t>* column : columns_of_drafts(result.rounds)) {
+      const int index = next_column++;
+      if (row.is_null(index)) continue;
+      *column = unpacked(row, index, where, unpack_counts);
+      if (column->size() != count)
+        throw input_error(where, "has another number of drafts than of rounds", "restore a copy of the ledger");
+    }
     if (result.rounds.size() != count || result.rounds.tokens.size() != count || result.rounds.spun_ns.size() != count)
       throw input_error(where, "has another number of rounds than was stored with it", "restore a copy of the ledger");
     results.push_back(std::move(result));

@@ -8,18 +8,32 @@
 #include <vector>
 
 #include "base/json_reader.h"
+#include "engine/decode/round.h"
 #include "harness/environment/environment.h"
 
 namespace tare::harness {
 
-// Rounds of one replay, column by column; all three have one entry a round.
+// Rounds of one replay, column by column, one entry a round; those of rounds with drafts are empty where no round had
+// one, and in ledgers before version 5.
 struct Rounds {
   std::vector<std::int64_t> duration_ns;
-  std::vector<std::int64_t> tokens;   // committed by the round, >= 1
-  std::vector<std::int64_t> spun_ns;  // by the handicap, inside duration_ns; 0 without one
+  std::vector<std::int64_t> tokens;        // committed by the round, >= 1
+  std::vector<std::int64_t> spun_ns;       // by the handicap, inside duration_ns; 0 without one
+  std::vector<std::int64_t> nodes = {};    // verified, the root included
+  std::vector<std::int64_t> drafted = {};  // tokens ahead
+  std::vector<std::int64_t> cut = {};      // 1: the text ended inside the accepted path
+  engine::PhaseTimes phase_ns = {};        // parts of duration_ns (engine::kRoundPhases)
 
   [[nodiscard]] std::size_t size() const { return duration_ns.size(); }
 };
+
+// The columns that only rounds with drafts have, in the ledger's order.
+template <class AnyRounds>
+[[nodiscard]] auto columns_of_drafts(AnyRounds& rounds) {
+  std::vector columns = {&rounds.nodes, &rounds.drafted, &rounds.cut};
+  for (auto& phase : rounds.phase_ns) columns.push_back(&phase);
+  return columns;
+}
 
 // A replay text: what every arm is forced onto. Statistics of repetition as in forced/replay_text.h.
 struct TextRecord {
@@ -34,6 +48,7 @@ struct TextRecord {
   std::int64_t periodic_suffix_tokens = 0;
   std::int64_t period = 0;
   bool repetitive = false;    // past one of the warning limits
+  Json rounds;                // trees and paths that every arm walks (docs/protocol/rounds.md); null: each arm's own
   std::string digest;         // of tokens; filled by the ledger, checked when read
   std::string prompt_digest;  // of prompt_tokens; filled by the ledger, checked when read
 };

@@ -212,10 +212,28 @@ ALTER TABLE profiles ADD COLUMN natural_digest TEXT;
 ALTER TABLE profiles ADD COLUMN round TEXT;
 )sql";
 
+// Null: no round of the replay had a draft.
+constexpr const char* kNewColumnsOfVersion5 = R"sql(
+ALTER TABLE rounds ADD COLUMN nodes BLOB;
+ALTER TABLE rounds ADD COLUMN drafted BLOB;
+ALTER TABLE rounds ADD COLUMN cut BLOB;
+ALTER TABLE rounds ADD COLUMN draft_ns BLOB;
+ALTER TABLE rounds ADD COLUMN tree_ns BLOB;
+ALTER TABLE rounds ADD COLUMN verify_ns BLOB;
+ALTER TABLE rounds ADD COLUMN accept_ns BLOB;
+ALTER TABLE rounds ADD COLUMN commit_ns BLOB;
+ALTER TABLE texts ADD COLUMN rounds TEXT;
+)sql";
+
 }  // namespace
 
 std::string ledger_schema() {
-  return std::string(kOtherTables) + kTablesOfVersion2 + kTablesOfVersion3 + kNewColumnsOfVersion4;
+  return std::string(kOtherTables) + kTablesOfVersion2 + kTablesOfVersion3 + kNewColumnsOfVersion4 +
+         kNewColumnsOfVersion5;
+}
+
+std::string ledger_migration_4_to_5() {
+  return kNewColumnsOfVersion5;
 }
 
 std::string ledger_migration_1_to_2() {

@@ -11,5 +11,6 @@ namespace tare::harness {
 // Likewise, the tables of version 2.
 [[nodiscard]] std::string ledger_migration_2_to_3();
 [[nodiscard]] std::string ledger_migration_3_to_4();
+[[nodiscard]] std::string ledger_migration_4_to_5();
 
 }  // namespace tare::harness

@@ -177,11 +177,24 @@ class EngineWorker {
     reply.span_us = profile.span_us;
     reply.idle_us = profile.idle_us;
     reply.unmatched = profile.unmatched;
-    for (const profiles::KernelRow& row : profile.rows)
-      reply.rows.push_back({row.kernel, row.launch, row.part, row.calls, row.us, row.duration_us, row.declared_bytes});
     for (const profiles::RoundLaunch& launch : profile.round)
       reply.round.push_back({launch.row, launch.begin_us, launch.alone_us, launch.end_us});
+    for (const profiles::KernelRow& row : profile.rows)
+      reply.rows.push_back({row.kernel, row.launch, row.part, row.calls, row.us, row.duration_us, row.declared_bytes});
     return reply;
+  }
+
+  // What only rounds with drafts have.
+  static void tell_drafts(const std::vector<engine::Round>& rounds, RunReply& reply) {
+    const auto verifies_more = [](const engine::Round& round) { return round.drafted > 0 || round.nodes > 1; };
+    if (std::none_of(rounds.begin(), rounds.end(), verifies_more)) return;
+    for (const engine::Round& round : rounds) {
+      reply.round_nodes.push_back(round.nodes);
+      reply.round_drafted.push_back(round.drafted);
+      reply.round_cut.push_back(round.cut ? 1 : 0);
+      const auto times = round.phases.all_ns();
+      for (std::size_t phase = 0; phase < times.size(); ++phase) reply.round_phase_ns[phase].push_back(times[phase]);
+    }
   }
 
   static RunReply replay(engine::Backend& backend, const RunCall& call) {
@@ -192,7 +205,8 @@ class EngineWorker {
     if (std::any_of(call.forced.begin(), call.forced.end(), [&](std::int32_t token) { return token >= vocabulary; }))
       throw input_error("forced", "holds a token outside the vocabulary of " + std::to_string(vocabulary));
     if (!call.forced.empty()) policy = engine::make_forced_policy(call.forced, std::move(policy));
-    const engine::GenerationLimits limits{call.max_tokens, backend.config().eos_token_ids};
+    engine::GenerationLimits limits{call.max_tokens, backend.config().eos_token_ids};
+    limits.recorded = call.rounds;
     const engine::Generation generation = engine::generate(backend, call.prompt, *policy, limits);
 
     RunReply reply;
@@ -213,6 +227,7 @@ class EngineWorker {
       spun = spun || round.spun_ns > 0;
     }
     if (!spun) reply.round_spun_ns.clear();
+    tell_drafts(generation.rounds, reply);
     reply.peak_memory_bytes = static_cast<std::int64_t>(peak_resident_bytes(::getpid()).value_or(0));
     return reply;
   }

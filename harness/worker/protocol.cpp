@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "forced/rounds_file.h"
 #include "stats/stalls.h"
 
 namespace tare::harness {
@@ -72,6 +73,20 @@ void check_rounds(const RunReply& reply, const std::string& where) {
   const std::size_t rounds = reply.round_ns.size();
   if (reply.round_tokens.size() != rounds || (!reply.round_spun_ns.empty() && reply.round_spun_ns.size() != rounds))
     throw input_error(where, "round_ns, round_tokens and round_spun_ns have different lengths");
+  for (const auto* column : {&reply.round_nodes, &reply.round_drafted, &reply.round_cut})
+    if (!column->empty() && column->size() != rounds)
+      throw input_error(where, "round_nodes, round_drafted and round_cut must have an entry a round");
+  if (reply.round_nodes.empty() != reply.round_drafted.empty() || reply.round_cut.empty() != reply.round_nodes.empty())
+    throw input_error(where, "round_nodes, round_drafted and round_cut come together or not at all");
+  for (std::size_t i = 0; i < reply.round_nodes.size(); ++i) {
+    const std::int64_t accepted = reply.round_tokens[i] - 1;
+    if (accepted < 0 || accepted >= reply.round_nodes[i])
+      throw input_error(where, fmt::format("round {} of {} nodes cannot commit {} tokens", i, reply.round_nodes[i],
+                                           reply.round_tokens[i]));
+  }
+  for (const std::vector<std::int64_t>& column : reply.round_phase_ns)
+    if (!column.empty() && column.size() != rounds)
+      throw input_error(where, "round_phase_ns must have an entry a round for every phase it names");
   const std::int64_t committed = std::accumulate(reply.round_tokens.begin(), reply.round_tokens.end(), std::int64_t{0});
   const auto tokens = static_cast<std::int64_t>(reply.tokens.size());
   if (tokens > 0 && committed != tokens - 1)
@@ -94,6 +109,14 @@ Json to_json(const RunReply& reply) {
                {"peak_memory_bytes", reply.peak_memory_bytes}};
   if (!reply.natural.empty()) json["natural"] = reply.natural;
   if (!reply.round_spun_ns.empty()) json["round_spun_ns"] = reply.round_spun_ns;
+  if (!reply.round_nodes.empty()) {
+    json["round_nodes"] = reply.round_nodes;
+    json["round_drafted"] = reply.round_drafted;
+    json["round_cut"] = reply.round_cut;
+  }
+  for (std::size_t phase = 0; phase < engine::kRoundPhases.size(); ++phase)
+    if (!reply.round_phase_ns[phase].empty())
+      json["round_phase_ns"][engine::kRoundPhases[phase]] = reply.round_phase_ns[phase];
   return json;
 }
 
@@ -103,6 +126,7 @@ Json to_json(const RunCall& call, const char* name) {
                {"seed", call.seed},     {"max_tokens", call.max_tokens}};
   if (!call.forced.empty()) line["forced"] = call.forced;
   if (call.natural) line["natural"] = true;
+  if (!call.rounds.empty()) line["rounds"] = forced::to_json(call.rounds);
   return line;
 }
 
@@ -120,6 +144,16 @@ RunReply read_run(JsonReader& reader, const std::string& where) {
   reply.round_ns = durations(reader, "round_ns");
   reply.round_tokens = durations(reader, "round_tokens");
   if (reader.has("round_spun_ns")) reply.round_spun_ns = durations(reader, "round_spun_ns");
+  if (reader.has("round_nodes")) reply.round_nodes = durations(reader, "round_nodes");
+  if (reader.has("round_drafted")) reply.round_drafted = durations(reader, "round_drafted");
+  if (reader.has("round_cut")) reply.round_cut = integers<std::int64_t>(reader, "round_cut", 0, 1);
+  if (reader.has("round_phase_ns")) {
+    JsonReader phases = reader.object("round_phase_ns");
+    for (std::size_t phase = 0; phase < engine::kRoundPhases.size(); ++phase)
+      if (phases.has(engine::kRoundPhases[phase]))
+        reply.round_phase_ns[phase] = durations(phases, engine::kRoundPhases[phase]);
+    phases.refuse_unknown_keys();
+  }
   if (reader.has("peak_memory_bytes")) reply.peak_memory_bytes = reader.integer("peak_memory_bytes", 0);
   check_rounds(reply, where);
   return reply;
@@ -290,6 +324,10 @@ RunCall parse_run_call(const Json& line, const std::string& where) {
   call.max_tokens = reader.integer("max_tokens", 0);
   if (reader.has("forced")) call.forced = token_ids(reader, "forced");
   if (reader.has("natural")) call.natural = reader.boolean("natural");
+  if (reader.has("rounds")) {
+    if (call.forced.empty()) throw reader.error("rounds", "stands without a forced text");
+    call.rounds = forced::read_round_shapes(reader.array("rounds"), reader.place("rounds"), call.forced.size() - 1);
+  }
   reader.refuse_unknown_keys();
   return call;
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "engine/decode/round.h"
 
 namespace tare::harness {
 
@@ -55,6 +56,8 @@ struct RunCall {
   std::int64_t max_tokens = 0;
   std::vector<std::int32_t> forced;  // commit these tokens; empty: run free
   bool natural = false;              // send the natural choices back
+  // Walk these trees and accept these paths, whatever the drafts (docs/protocol/rounds.md); empty: the worker's own.
+  std::vector<engine::RoundShape> rounds = {};
 };
 struct RunReply {
   std::string outcome;                // "forced_text", "end_of_text", "immediate_end", "length", "context_full"
@@ -68,6 +71,11 @@ struct RunReply {
   std::vector<std::int64_t> round_ns;       // by round
   std::vector<std::int64_t> round_tokens;   // committed by each round
   std::vector<std::int64_t> round_spun_ns;  // spun on purpose; empty when nothing was
+  // Of a worker that drafts, by round; empty when no round of the prompt had a draft.
+  std::vector<std::int64_t> round_nodes;    // verified, the root included
+  std::vector<std::int64_t> round_drafted;  // tokens ahead that were drafted
+  std::vector<std::int64_t> round_cut;      // 1: the text ended inside the accepted path
+  engine::PhaseTimes round_phase_ns;        // by phase
   std::int64_t peak_memory_bytes = 0;       // largest resident set so far; 0: not known
 };
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <csignal>
 #include <fstream>
+#include <functional>
 
 #include "base/file.h"
 #include "base/sqlite/sqlite.h"
@@ -138,7 +139,7 @@ TEST_F(LedgerTest, AFileOfAnotherProgramIsRefused) {
 TEST_F(LedgerTest, AnotherVersionIsRefusedWithBothVersions) {
   { const Ledger ledger = open(); }
   execute("PRAGMA user_version = 7");
-  EXPECT_THAT(fault_of([&] { (void)open(); }).what(), AllOf(HasSubstr("version 7"), HasSubstr("versions 1 to 4")));
+  EXPECT_THAT(fault_of([&] { (void)open(); }).what(), AllOf(HasSubstr("version 7"), HasSubstr("versions 1 to 5")));
 }
 
 TEST_F(LedgerTest, KeepsEveryReadingOfTheMachineAndItsGpu) {
@@ -225,7 +226,73 @@ TEST_F(LedgerTest, KeepsEveryReadingOfTheMachineAndItsGpu) {
 
 // ---- older ledgers ----
 
-// What version 4 added is taken away again: nothing else came with it.
+// What version 5 added is taken away again: nothing else came with it.
+void drop_version_5(const std::function<void(const std::string&)>& execute) {
+  for (const char* column : {"nodes", "drafted", "cut", "draft_ns", "tree_ns", "verify_ns", "accept_ns", "commit_ns"})
+    execute(std::string("ALTER TABLE rounds DROP COLUMN ") + column);
+  execute("ALTER TABLE texts DROP COLUMN rounds");
+}
+
+TEST_F(LedgerTest, KeepsTheDraftsOfRoundsAndTheRoundsOfTexts) {
+  std::int64_t run = 0;
+  PromptResult drafted = result_of("1", 0);
+  drafted.rounds.nodes = {16, 16, 3};
+  drafted.rounds.drafted = {15, 15, 2};
+  drafted.rounds.cut = {0, 0, 1};
+  for (std::size_t phase = 0; phase < drafted.rounds.phase_ns.size(); ++phase)
+    drafted.rounds.phase_ns[phase] = {1, 2, static_cast<std::int64_t>(phase)};
+  {
+    Ledger ledger = open_with_texts();
+    run = ledger.begin_run({0, 0, false}, "a", begin_launch(ledger, "a"), 20);
+    ledger.finish_run(run, {30, {drafted, result_of("2", 1)}, {}});
+  }
+  const Ledger ledger = Ledger::open_for_reading(file_);
+  const std::vector<PromptResult> results = ledger.prompt_results(run);
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_EQ(results[0].rounds.nodes, drafted.rounds.nodes);
+  EXPECT_EQ(results[0].rounds.drafted, drafted.rounds.drafted);
+  EXPECT_EQ(results[0].rounds.cut, drafted.rounds.cut);
+  EXPECT_EQ(results[0].rounds.phase_ns, drafted.rounds.phase_ns);
+  EXPECT_TRUE(results[1].rounds.nodes.empty());
+  EXPECT_TRUE(results[1].rounds.phase_ns[0].empty());
+  EXPECT_TRUE(ledger.texts()[0].rounds.is_null());
+}
+
+TEST_F(LedgerTest, TextsKeepTheRoundsThatArmsWalk) {
+  {
+    Ledger ledger = open();
+    TextRecord text;
+    text.prompt_id = "1";
+    text.prompt_tokens = {1};
+    text.tokens = {2, 3};
+    text.outcome = "given";
+    text.rounds = Json::parse(R"([{"parents": [-1, 0], "path": [0]}])");
+    ledger.store_texts({text});
+  }
+  EXPECT_EQ(Ledger::open_for_reading(file_).texts().at(0).rounds.dump(), R"([{"parents":[-1,0],"path":[0]}])");
+}
+
+TEST_F(LedgerTest, ALedgerOfVersion4IsReadAndBroughtUpToDate) {
+  std::int64_t run = 0;
+  {
+    Ledger ledger = open_with_texts();
+    run = ledger.begin_run({0, 0, false}, "a", begin_launch(ledger, "a"), 20);
+    ledger.finish_run(run, {30, {result_of("1", 0)}, {}});
+  }
+  drop_version_5([&](const std::string& sql) { execute(sql); });
+  execute("PRAGMA user_version = 4");
+  const auto expect_as_it_was = [&](const Ledger& ledger) {
+    ASSERT_EQ(ledger.prompt_results(run).size(), 1U);
+    EXPECT_EQ(ledger.prompt_results(run)[0].rounds.duration_ns, result_of("1", 0).rounds.duration_ns);
+    EXPECT_TRUE(ledger.prompt_results(run)[0].rounds.nodes.empty());
+    EXPECT_TRUE(ledger.texts().at(0).rounds.is_null());
+  };
+  expect_as_it_was(Ledger::open_for_reading(file_));
+  { const Ledger ledger = open(); }
+  expect_as_it_was(Ledger::open_for_reading(file_));
+}
+
+// Likewise what version 4 added.
 TEST_F(LedgerTest, ALedgerOfVersion3IsReadAndBroughtUpToDate) {
   std::int64_t run = 0;
   {
@@ -244,6 +311,7 @@ TEST_F(LedgerTest, ALedgerOfVersion3IsReadAndBroughtUpToDate) {
   for (const char* column : {"started_utc_ns", "dropped", "invalid", "natural_digest", "round"})
     execute(std::string("ALTER TABLE profiles DROP COLUMN ") + column);
   execute("ALTER TABLE prompt_results DROP COLUMN natural_digest");
+  drop_version_5([&](const std::string& sql) { execute(sql); });
   execute("PRAGMA user_version = 3");
   const auto expect_as_it_was = [&](const Ledger& ledger) {
     ASSERT_EQ(ledger.profiles().size(), 1U);

@@ -1,0 +1,137 @@
+// Rounds with drafts from end to end: arms that draft differently walk one text, rounded logits change no round of it,
+// and recorded rounds are walked by a checkpoint without trained weights.
+#include <gmock/gmock.h>
+
+#include <map>
+#include <string>
+
+#include "tests/e2e/workspace.h"
+
+namespace tare::e2e {
+namespace {
+
+using testing::HasSubstr;
+
+class Speculation : public Workspace {
+ protected:
+  [[nodiscard]] static Json drafting(std::int64_t nodes, std::int64_t candidates) {
+    return {{"speculate",
+             {{"drafter", source("models/embedded/drafter")}, {"tree_nodes", nodes}, {"candidates", candidates}}}};
+  }
+  [[nodiscard]] static Json experiment() {
+    Json json = {{"name", "drafts"},
+                 {"model", source("models/embedded")},
+                 {"prompts", {{"file", source("prompts/tare-64.jsonl")}, {"limit", 4}}},
+                 {"texts", {{"mode", "greedy"}, {"max_tokens", 40}}},
+                 {"options", {{"cpu", {{"threads", 1}}}, {"context", 1024}}},
+                 {"measures", {"decode_speed", "tokens_per_round", "round_time"}},
+                 {"schedule", {{"granularity", "prompt"}, {"blocks", 1}, {"seed", 1}, {"warmup", false}}}};
+    json["arms"] = Json::array();
+    return json;
+  }
+  void add_arm(Json& json, const std::string& name, const Json& options) const {
+    json["arms"].push_back({{"name", name}, {"options", options}});
+  }
+  [[nodiscard]] std::map<std::string, Json> rounds_by_arm() const {
+    std::map<std::string, Json> result;
+    const Json findings = parse_json(read_text_file(folder_ / "out" / "findings.json"), "findings.json");
+    for (const Json& arm : findings.at("rounds")) result[arm.at("arm").get<std::string>()] = arm;
+    return result;
+  }
+};
+
+double by_rounds(const Json& arm) {
+  return arm.at("tokens_per_round").at("by_rounds").get<double>();
+}
+
+TEST_F(Speculation, ChainAndTreeWalkOneTextAndRoundedLogitsChangeNoRoundOfIt) {
+  Json json = experiment();
+  add_arm(json, "tree", drafting(16, 8));
+  add_arm(json, "chain", drafting(16, 1));
+  add_arm(json, "plain", Json::object());
+  Json rounded = drafting(16, 8);
+  rounded["perturb"] = {{"place", "logits"}, {"bits", 3}};
+  add_arm(json, "rounded", rounded);
+  const Finished measured = tare_run(write(json));
+  // One block is too few for a verdict.
+  ASSERT_TRUE(measured.code == 0 || measured.code == 3) << measured.err;
+  const std::map<std::string, Json> rounds = rounds_by_arm();
+  ASSERT_EQ(rounds.size(), 4U);
+  EXPECT_EQ(by_rounds(rounds.at("plain")), 1);
+  EXPECT_GT(by_rounds(rounds.at("chain")), 1.5);
+  EXPECT_GE(by_rounds(rounds.at("tree")), by_rounds(rounds.at("chain")));
+  for (const char* field : {"rounds", "tokens", "nodes", "tokens_per_round", "positions", "categories"})
+    EXPECT_EQ(rounds.at("rounded").at(field), rounds.at("tree").at(field)) << field;
+  for (const char* arm : {"tree", "chain"}) {
+    double phases = 0;
+    for (const auto& [name, us] : rounds.at(arm).at("phase_us").items()) phases += us.get<double>();
+    EXPECT_GT(phases, 0);
+    EXPECT_LE(phases, rounds.at(arm).at("round_us").get<double>());
+  }
+  const std::string report = read_text_file(folder_ / "out" / "report.md");
+  EXPECT_THAT(report, HasSubstr("## Rounds and drafts"));
+  EXPECT_THAT(report, HasSubstr("tokens a round"));
+}
+
+TEST_F(Speculation, RecordedRoundsAreWalkedByACheckpointWithoutTrainedWeights) {
+  const Finished rollouts =
+      run({tare(), "rollouts", "--model", source("models/embedded"), "--options", drafting(12, 8).dump(), "--prompts",
+           source("prompts/tare-64.jsonl"), "--limit", "2", "--max-tokens", "30", "--out", "rounds.jsonl", "--json"},
+          folder_);
+  ASSERT_EQ(rollouts.code, 0) << rollouts.err;
+  const Json recorded = parse_json(rollouts.out, "output");
+  EXPECT_GT(recorded.at("tokens_per_round").at("by_rounds").get<double>(), 1.3);
+
+  Json json = experiment();
+  json.erase("prompts");
+  json["texts"] = {{"mode", "given"}, {"file", "rounds.jsonl"}, {"rounds", "recorded"}};
+  json["model"] = "synthetic:0.8b?seed=1";
+  json["options"] = {{"cpu", {{"threads", 2}}}, {"context", 1024}, {"weights", {{"format", "q4"}}}};
+  add_arm(json, "ring", {{"rollback", "ring"}});
+  add_arm(json, "tree-chunk", {{"rollback", "tree_chunk"}});
+  const Finished measured = tare_run(write(json));
+  ASSERT_TRUE(measured.code == 0 || measured.code == 3) << measured.err;
+  for (const auto& [name, arm] : rounds_by_arm())
+    for (const char* field : {"rounds", "tokens", "nodes"}) EXPECT_EQ(arm.at(field), recorded.at(field)) << name;
+}
+
+TEST_F(Speculation, OtherTreesAreWeighedFromRecordedDrafts) {
+  const std::vector<std::string> common = {
+      "--prompts", source("prompts/tare-64.jsonl"), "--limit", "2", "--max-tokens", "30", "--out", "rounds.jsonl",
+      "--json"};
+  const auto rollouts = [&](const Json& options, const std::vector<std::string>& more) {
+    std::vector<std::string> argv = {tare(),      "rollouts",    "--model", source("models/embedded"),
+                                     "--options", options.dump()};
+    argv.insert(argv.end(), common.begin(), common.end());
+    argv.insert(argv.end(), more.begin(), more.end());
+    const Finished result = run(argv, folder_);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return parse_json(result.out, "output");
+  };
+  const Json session = rollouts(drafting(16, 8), {});
+  (void)rollouts(drafting(16, 8), {"--every-position"});
+  const Finished trees =
+      run({tare(), "trees", "rounds.jsonl", "--nodes", "1,16,4096", "--candidates", "8", "--json"}, folder_);
+  ASSERT_EQ(trees.code, 0) << trees.err;
+  const Json settings = parse_json(trees.out, "output").at("trees");
+  ASSERT_EQ(settings.size(), 3U);
+  EXPECT_EQ(settings[0].at("tokens_per_round").at("by_rounds"), 1);
+  for (const char* field : {"rounds", "tokens", "nodes", "cut_rounds"})
+    EXPECT_EQ(settings[1].at(field), session.at(field)) << field;
+  EXPECT_GE(settings[2].at("tokens_per_round").at("by_rounds"), settings[1].at("tokens_per_round").at("by_rounds"));
+
+  const Finished none = run({tare(), "trees", "rounds.jsonl", "--nodes", "0"}, folder_);
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("--nodes"));
+}
+
+TEST_F(Speculation, ADrafterOfAnotherTargetIsRefused) {
+  const Finished result = run({tare(), "generate", "--model", source("models/embedded"), "--prompt", "x", "--set",
+                               "speculate.drafter=" + source("tests/fixtures/block-drafter")},
+                              folder_);
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("hidden"));
+}
+
+}  // namespace
+}  // namespace tare::e2e
