@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -91,6 +92,8 @@ class Checkpoint : public TensorSource {
   // text of config.json, every safetensors header, and the data: all bytes below 1 GB, otherwise 64 evenly spaced
   // pieces of 1 MB a shard (so that 50 GB take seconds). Computed at every call.
   [[nodiscard]] virtual std::string digest() const = 0;
+  // Where its files lie; empty: it has none.
+  [[nodiscard]] virtual std::filesystem::path directory() const { return {}; }
 };
 
 // `model` is a directory with config.json and *.safetensors, or "synthetic:NAME?seed=S" (NAME of the family table:

@@ -25,6 +25,7 @@ class HuggingFaceCheckpoint final : public Checkpoint {
 
   [[nodiscard]] const ModelConfig& config() const override { return config_; }
   [[nodiscard]] std::string digest() const override;
+  [[nodiscard]] std::filesystem::path directory() const override { return directory_; }
   [[nodiscard]] bool has(const std::string& name) const override { return sources_.contains(name); }
   [[nodiscard]] Tensor tensor(const std::string& name) const override;
   [[nodiscard]] std::vector<std::string> names() const override { return names_; }
