@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "harness/cli/ceiling_tables.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/model_arguments.h"
+#include "harness/environment/environment.h"
 #include "profiles/ceiling.h"
 #include "profiles/gpu_read_rate.h"
 #include "profiles/layer_names.h"
@@ -18,15 +22,29 @@ namespace tare::harness {
 namespace {
 
 constexpr double kGiga = 1e9;
+constexpr double kTera = 1e12;
+constexpr double kUsPerS = 1e6;
 constexpr std::size_t kRowsShown = 12;  // largest readers in the table
 
 struct Arguments {
   ModelArguments model;
   profiles::CeilingSettings settings;
+  std::uint64_t memory_bytes = 0;  // 0: the device's
+  double compute_tera_per_s = 0;   // 0: not known
+  std::string profile;             // file of `tare profile --json`
+  std::string figure;              // of the roofline
   bool json = false;
 };
 
-Json to_json(const profiles::Ceiling& ceiling, const engine::Backend& backend) {
+// What follows from a ceiling.
+struct Derived {
+  std::vector<profiles::FloorPhase> phases;
+  profiles::PrefillFloor prefill;
+  profiles::Roofline roofline;
+  profiles::Capacity capacity;
+};
+
+Json to_json(const profiles::Ceiling& ceiling, const Derived& derived, const engine::Backend& backend) {
   Json repetitions = Json::array();
   for (const profiles::CeilingRepetition& repetition : ceiling.repetitions)
     repetitions.push_back({{"read_gb_per_s", repetition.read_bytes_per_s / kGiga},
@@ -62,6 +80,10 @@ Json to_json(const profiles::Ceiling& ceiling, const engine::Backend& backend) {
           {"share", ceiling.share},
           {"ratio", 1 / ceiling.share},
           {"repetitions", repetitions},
+          {"phases", phases_json(derived.phases)},
+          {"prefill", prefill_json(derived.prefill)},
+          {"roofline", roofline_json(derived.roofline)},
+          {"capacity", capacity_json(derived.capacity)},
           {"savings", savings},
           {"never_read", unread},
           {"inventory", inventory},
@@ -95,12 +117,13 @@ std::vector<Tensors> by_name(const engine::WeightInventory& inventory) {
   return sorted;
 }
 
-void print_inventory(const engine::WeightInventory& inventory) {
+void print_inventory(const engine::WeightInventory& inventory, double read_bytes_per_s) {
   const std::vector<Tensors> groups = by_name(inventory);
-  fmt::print("{:>12} {:>5} {:>6}  {}\n", "bytes/round", "count", "format", "tensor");
+  fmt::print("{:>12} {:>12} {:>5} {:>6}  {}\n", "bytes/round", "floor us", "count", "format", "tensor");
   for (std::size_t i = 0; i < std::min(kRowsShown, groups.size()); ++i)
-    fmt::print("{:>12} {:>5} {:>6}  {}\n", human_bytes(groups[i].bytes_per_round), groups[i].count, groups[i].format,
-               groups[i].name);
+    fmt::print("{:>12} {:12.2f} {:>5} {:>6}  {}\n", human_bytes(groups[i].bytes_per_round),
+               static_cast<double>(groups[i].bytes_per_round) / read_bytes_per_s * kUsPerS, groups[i].count,
+               groups[i].format, groups[i].name);
   if (groups.size() > kRowsShown) fmt::print("and {} more (--json has every tensor)\n", groups.size() - kRowsShown);
   for (const Tensors& group : groups)
     if (group.bytes_per_round == 0) fmt::print("never read: {} ({} elements)\n", group.name, group.elements);
@@ -118,9 +141,12 @@ void print_savings(const std::vector<profiles::FormatSaving>& savings, double fl
   if (!savings.empty()) fmt::print("\n");
 }
 
-void print(const profiles::Ceiling& ceiling) {
-  print_inventory(ceiling.inventory);
+void print(const profiles::Ceiling& ceiling, const Derived& derived) {
+  print_inventory(ceiling.inventory, ceiling.read_bytes_per_s);
+  print_phases(derived.phases, derived.prefill);
   print_savings(ceiling.savings, ceiling.floor_s);
+  print_roofline(derived.roofline);
+  print_capacity(derived.capacity);
   fmt::print("\nread rate of memory          {:9.1f} GB/s ({}, {})\n", ceiling.memory_bytes_per_s / kGiga,
              ceiling.reader, human_bytes(ceiling.memory_bytes));
   fmt::print("read rate at {:>8}        {:9.1f} GB/s\n", human_bytes(ceiling.bytes_per_round),
@@ -140,14 +166,38 @@ profiles::ReadRateSource source_of(const engine::Backend& backend) {
   return profiles::cpu_read_rate(backend.description().at("threads").get<int>());
 }
 
+// A GPU's backend knows its memory; for the host's it is this machine's.
+profiles::Capacity capacity_of(const engine::Backend& backend, std::uint64_t memory_bytes) {
+  if (memory_bytes > 0) return profiles::measure_capacity(backend, memory_bytes, "as named by --memory");
+  if (backend.device_memory().total_bytes > 0) return profiles::measure_capacity(backend, 0, "");
+  return profiles::measure_capacity(backend, read_machine().memory_bytes.value_or(0), "of this machine");
+}
+
+Derived derive(const profiles::Ceiling& ceiling, const engine::Backend& backend, const Arguments& arguments,
+               const Json& profile) {
+  const std::optional<double> compute =
+      arguments.compute_tera_per_s > 0 ? std::optional(arguments.compute_tera_per_s * kTera) : std::nullopt;
+  Derived derived{profiles::floor_phases(ceiling.inventory, ceiling.read_bytes_per_s),
+                  profiles::prefill_floor(backend, arguments.settings.context, ceiling.read_bytes_per_s, compute),
+                  profiles::make_roofline(ceiling.inventory, backend.config(), ceiling.context, ceiling.width,
+                                          ceiling.read_bytes_per_s, compute),
+                  capacity_of(backend, arguments.memory_bytes)};
+  if (!profile.is_null())
+    profiles::add_profile(derived.roofline, profile, engine::to_json(backend.options()), arguments.profile);
+  return derived;
+}
+
 int measure(const Arguments& arguments) {
+  const Json profile = arguments.profile.empty() ? Json(nullptr) : read_json_file(arguments.profile);
   const OpenModel opened = open_model(arguments.model.model, arguments.model.options());
   const profiles::Ceiling ceiling =
       profiles::measure_ceiling(*opened.backend, source_of(*opened.backend), arguments.settings);
+  const Derived derived = derive(ceiling, *opened.backend, arguments, profile);
+  if (!arguments.figure.empty()) write_roofline_figure(derived.roofline, arguments.figure);
   if (arguments.json) {
-    fmt::print("{}\n", to_json(ceiling, *opened.backend).dump(2));
+    fmt::print("{}\n", to_json(ceiling, derived, *opened.backend).dump(2));
   } else {
-    print(ceiling);
+    print(ceiling, derived);
   }
   return 0;
 }
@@ -166,6 +216,18 @@ void add_ceiling_command(CLI::App& app, Chosen& chosen) {
       ->capture_default_str();
   command->add_option("--repetitions", arguments->settings.repetitions, "alternations of the two")
       ->capture_default_str();
+  command
+      ->add_option("--memory", arguments->memory_bytes,
+                   "bytes that capacity is computed for (0: those free on the GPU, or this machine's)")
+      ->capture_default_str();
+  command
+      ->add_option("--compute", arguments->compute_tera_per_s,
+                   "10^12 operations a second that arithmetic can do, measured elsewhere (0: not known)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--profile", arguments->profile,
+                      "what tare profile --json printed: measured shares in the roofline");
+  command->add_option("--figure", arguments->figure, "write the roofline as SVG");
   command->add_flag("--json", arguments->json, "all tensors and repetitions as JSON");
   command->footer("Example: tare ceiling --model models/embedded --set weights.format=q4");
   command->callback([arguments, &chosen] { chosen.action = [arguments] { return measure(*arguments); }; });
