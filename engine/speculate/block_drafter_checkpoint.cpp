@@ -160,11 +160,14 @@ std::unique_ptr<BlockDrafterCheckpoint> open_block_drafter(const std::string& dr
     }
     return std::make_unique<SyntheticDrafter>(*synthetic);
   }
-  if (!std::filesystem::is_directory(drafter)) {
-    throw input_error("speculate.drafter", fmt::format("'{}' is not a directory", drafter),
+  const std::filesystem::path beside = target.directory() / drafter;
+  const std::filesystem::path directory = std::filesystem::is_directory(drafter) ? std::filesystem::path(drafter) : beside;
+  if (drafter.empty() || !std::filesystem::is_directory(directory)) {
+    throw input_error("speculate.drafter",
+                      fmt::format("'{}' is not a directory, nor one in the model's directory", drafter),
                       "none, mtp, synthetic (synthetic: models), or a directory with config.json and *.safetensors");
   }
-  return std::make_unique<DrafterDirectory>(drafter, target.config());
+  return std::make_unique<DrafterDirectory>(directory, target.config());
 }
 
 }  // namespace tare::engine

@@ -18,7 +18,7 @@ class BlockDrafterCheckpoint : public TensorSource {
   [[nodiscard]] virtual const BlockDrafterConfig& config() const = 0;
 };
 
-// `drafter` is a directory with config.json and model.safetensors, else all its *.safetensors (a leading "model." of a
+// `drafter` is a directory, or the name of one in the model's directory, with config.json and model.safetensors, else all its *.safetensors (a leading "model." of a
 // tensor's name is dropped; every tensor of the plan must be there in its shape, and nothing else may be), or
 // "synthetic".
 //
