@@ -34,7 +34,7 @@ struct PrefillCapture {
 // What verify is to hand out beside the greedy tokens. Copying 16 rows of 248,320 logits from a GPU takes 290 us, a
 // tenth of a round: who only needs the largest does not ask for them.
 struct VerifyRequest {
-  bool logits = true;
+  bool logits = true;  // refused with option head.screen, which has none but its candidates
   bool hidden = false;
 };
 

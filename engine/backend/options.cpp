@@ -43,6 +43,8 @@ constexpr std::array<Word<HandicapPlace>, 3> kHandicapPlaces = {
     {{"none", HandicapPlace::kNone}, {"host", HandicapPlace::kHost}, {"kernel", HandicapPlace::kKernel}}};
 constexpr std::array<Word<PerturbPlace>, 2> kPerturbPlaces = {
     {{"none", PerturbPlace::kNone}, {"logits", PerturbPlace::kLogits}}};
+constexpr std::array<Word<HeadScreen>, 3> kHeadScreens = {
+    {{"none", HeadScreen::kNone}, {"q4", HeadScreen::kQ4}, {"q3", HeadScreen::kQ3}}};
 constexpr std::array<Word<TreeGrowth>, 2> kTreeGrowths = {
     {{"best_first", TreeGrowth::kBestFirst}, {"chain_first", TreeGrowth::kChainFirst}}};
 constexpr std::array<Word<TensorClass>, 6> kTensorClasses = {{{"attention", TensorClass::kAttention},
@@ -55,6 +57,7 @@ constexpr std::array<Word<TensorClass>, 6> kTensorClasses = {{{"attention", Tens
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;  // far beyond any context we can hold
 constexpr std::int64_t kMostNodes = std::int64_t{1} << 20;   // a budget beyond what any drafter fills
 constexpr std::int64_t kMostThreads = 1024;                  // beyond any machine; stops a mistyped number
+constexpr std::int64_t kMostCandidates = 1024;               // beyond it a screen saves nothing
 constexpr std::int64_t kMostSpinNs = 10'000'000'000;         // ten seconds a round
 
 template <class Table>
@@ -231,6 +234,26 @@ std::vector<Field> make_fields() {
       "speculate.growth", kTreeGrowths, [](EngineOptions & o) -> auto& { return o.speculate.growth; },
       "best_first: the tree holds the most probable prefixes; chain_first: the whole chain of the first candidates, as "
       "far as the nodes go, then the most probable others"));
+  fields.push_back(word_field(
+      "head.screen", kHeadScreens, [](EngineOptions & o) -> auto& { return o.head.screen; },
+      "verify: a copy of the head in this format finds head.candidates tokens a row, the head itself scores only those "
+      "(greedy only; cpu); none: the head scores all"));
+  fields.push_back(integer_field(
+      "head.candidates", 1, kMostCandidates, [](EngineOptions & o) -> auto& { return o.head.candidates; },
+      "tokens a row that a screened head scores exactly"));
+  fields.push_back(integer_field(
+      "proposal_head.shortlist", 0, kMostTokens, [](EngineOptions & o) -> auto& { return o.proposal_head.shortlist; },
+      "the drafter proposes only so many tokens, the most frequent ones (cpu); 0: any token"));
+  fields.push_back(
+      {"proposal_head.counts",
+       "text",
+       {},
+       "safetensors file with I32 'counts' of every token; empty: token_counts.safetensors in the model's directory",
+       [](EngineOptions& o, JsonReader& reader, const std::string& key) { o.proposal_head.counts = reader.text(key); },
+       [](const EngineOptions& o) { return Json(o.proposal_head.counts); }});
+  fields.push_back(word_field(
+      "proposal_head.screen", kHeadScreens, [](EngineOptions & o) -> auto& { return o.proposal_head.screen; },
+      "format of the drafter's own copy of the head (cpu); none: that of the target's head"));
   fields.push_back(integer_field(
       "prefill.chunk", 0, kMostTokens, [](EngineOptions & o) -> auto& { return o.prefill.chunk; },
       "tokens a prefill pass; 0: 128 on the cpu, 4096 on cuda"));
@@ -408,6 +431,14 @@ std::string to_text(Rollback rollback) {
 }
 std::string to_text(TreeGrowth growth) {
   return text_of(kTreeGrowths, growth);
+}
+std::string to_text(HeadScreen screen) {
+  return text_of(kHeadScreens, screen);
+}
+
+WeightFormat format_of(HeadScreen screen) {
+  if (screen == HeadScreen::kNone) throw internal_error("no screen has no format");
+  return screen == HeadScreen::kQ4 ? WeightFormat::kQ4 : WeightFormat::kQ3;
 }
 
 }  // namespace tare::engine

@@ -21,6 +21,7 @@ enum class Rollback { kRing, kSnapshot, kTreeChunk };
 enum class TreeGrowth { kBestFirst, kChainFirst };
 enum class HandicapPlace { kNone, kHost, kKernel };
 enum class PerturbPlace { kNone, kLogits };
+enum class HeadScreen { kNone, kQ4, kQ3 };
 
 // Tensor classes a weight format can be chosen for: projections only. The embedding (a gather), norms, convolution, a/b
 // projections, A_log and dt_bias are never quantised. kDrafter: a block drafter's, by its own layers.
@@ -69,6 +70,18 @@ struct EngineOptions {
     // best_first: the most probable prefixes; chain_first: the whole chain of firsts, then the most probable others.
     TreeGrowth growth = TreeGrowth::kBestFirst;
   } speculate;
+  // The head of a verify in two levels (docs/method/heads.md): a low-bit copy scores every token, and only the best few
+  // of a row are scored with the head itself.
+  struct Head {
+    HeadScreen screen = HeadScreen::kNone;
+    std::int64_t candidates = 32;
+  } head;
+  // The head of a drafter: which rows of the target's it scores, and in which format. Changes no text.
+  struct ProposalHead {
+    std::int64_t shortlist = 0;             // the most frequent tokens, so many; 0: the whole vocabulary
+    std::string counts;                     // file of the frequencies; empty: token_counts.safetensors of the model
+    HeadScreen screen = HeadScreen::kNone;  // none: as the target's head is stored
+  } proposal_head;
   struct Prefill {
     std::int64_t chunk = 0;  // tokens a pass; 0: 128 on the CPU, 4096 on CUDA
   } prefill;
@@ -127,5 +140,8 @@ struct OptionDescription {
 [[nodiscard]] std::string to_text(GdnForm form);
 [[nodiscard]] std::string to_text(Rollback rollback);  // "ring", "snapshot", "tree_chunk"
 [[nodiscard]] std::string to_text(TreeGrowth growth);  // "best_first", "chain_first"
+[[nodiscard]] std::string to_text(HeadScreen screen);  // "none", "q4", "q3"
+// The format of a screen. Throws Error (internal) for none.
+[[nodiscard]] WeightFormat format_of(HeadScreen screen);
 
 }  // namespace tare::engine

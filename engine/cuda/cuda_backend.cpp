@@ -44,6 +44,16 @@ EngineOptions settled(EngineOptions options, const BlockDrafterCheckpoint* draft
   if (options.handicap.place == HandicapPlace::kKernel && options.handicap.share > 0) {
     throw input_error("handicap.share", "is spun on the host only", "give handicap.ns for place kernel");
   }
+  if (options.head.screen != HeadScreen::kNone) {
+    throw input_error("head.screen", to_text(options.head.screen) + " needs backend cpu", "set it to none");
+  }
+  if (options.proposal_head.shortlist > 0) {
+    throw input_error("proposal_head.shortlist", "needs backend cpu", "set it to 0");
+  }
+  if (options.proposal_head.screen != HeadScreen::kNone) {
+    throw input_error("proposal_head.screen", to_text(options.proposal_head.screen) + " needs backend cpu",
+                      "set it to none");
+  }
   if (options.prefill.chunk == 0) options.prefill.chunk = kDefaultChunk;
   const bool snapshots = options.rollback == Rollback::kSnapshot;
   if (snapshots && options.gdn.form == GdnForm::kChunked) {

@@ -67,6 +67,25 @@ TEST(EngineOptions, LeavesOtherFieldsAlone) {
   EXPECT_EQ(options.gdn.form, GdnForm::kChunked);
 }
 
+TEST(EngineOptions, HeadsAreChosenAndBounded) {
+  EngineOptions options;
+  EXPECT_EQ(options.head.screen, HeadScreen::kNone);
+  EXPECT_EQ(options.head.candidates, 32);
+  EXPECT_EQ(options.proposal_head.shortlist, 0);
+  apply_options(options, Json::parse(R"({"head": {"screen": "q3", "candidates": 16},
+                  "proposal_head": {"shortlist": 1024, "counts": "c.safetensors", "screen": "q4"}})"),
+                "options");
+  EXPECT_EQ(format_of(options.head.screen), WeightFormat::kQ3);
+  EXPECT_EQ(options.head.candidates, 16);
+  EXPECT_EQ(options.proposal_head.shortlist, 1024);
+  EXPECT_EQ(options.proposal_head.counts, "c.safetensors");
+  EXPECT_EQ(format_of(options.proposal_head.screen), WeightFormat::kQ4);
+  EXPECT_THROW((void)format_of(HeadScreen::kNone), Error);
+  EXPECT_THAT(fault(Json::parse(R"({"head": {"screen": "q8"}})")), HasSubstr("options.head.screen"));
+  EXPECT_THAT(fault(Json::parse(R"({"head": {"candidates": 0}})")), HasSubstr("must lie in 1"));
+  EXPECT_THAT(fault(Json::parse(R"({"proposal_head": {"shortlist": -1}})")), HasSubstr("must lie in 0"));
+}
+
 TEST(EngineOptions, RefusesUnknownNamesWithTheNearest) {
   EXPECT_THAT(fault(Json::parse(R"({"wieghts": {}})")),
               testing::AllOf(HasSubstr("options.wieghts"), HasSubstr("'weights'")));
