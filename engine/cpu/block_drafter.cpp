@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/cpu/inventory.h"
@@ -44,12 +45,13 @@ std::pair<std::int64_t, std::int64_t> visible_positions(const DraftLayerMask& ma
   return {first, last + 1};
 }
 
-BlockDrafter::BlockDrafter(const BlockDrafterCheckpoint& checkpoint, const ModelConfig& target_config,
-                           const EngineOptions& options, const ModelWeights& target, const Kernels& kernels,
-                           ThreadPool& pool, std::int64_t capacity)
+BlockDrafter::BlockDrafter(const BlockDrafterCheckpoint& checkpoint, const EngineOptions& options,
+                           const ModelWeights& target, ProposalHead head, const Kernels& kernels, ThreadPool& pool,
+                           std::int64_t capacity)
     : config_(checkpoint.config()),
       name_(options.speculate.drafter),
       target_(target),
+      head_(std::move(head)),
       kernels_(kernels),
       pool_(pool),
       loops_(kernels, pool),
@@ -79,7 +81,7 @@ BlockDrafter::BlockDrafter(const BlockDrafterCheckpoint& checkpoint, const Model
   query_ = RowBuffer(config_.query_channels());
   for (RowBuffer* buffer : {&key_, &value_}) *buffer = RowBuffer(config_.key_value_channels());
   for (RowBuffer* buffer : {&gate_, &up_}) *buffer = RowBuffer(config_.intermediate_size);
-  padded_logits_ = RowBuffer(target_config.vocab_size);
+  padded_logits_ = RowBuffer(head_.rows());
 }
 
 void BlockDrafter::load(const BlockDrafterCheckpoint& checkpoint, const EngineOptions& options) {
@@ -141,7 +143,7 @@ void BlockDrafter::make_ops() {
   }
   ops_.embed = {"draft embed", "embed_tokens.weight"};
   ops_.final_norm = norm("norm.weight");
-  ops_.head = product({&target_.head});
+  ops_.head = head_.op();
   ops_.candidates = {"draft candidates", "logits"};
 }
 
@@ -222,17 +224,16 @@ DraftOutput BlockDrafter::draft(const DraftRequest& request, std::int64_t fronti
   }
   run_block(block_, count, frontier);
   // Row i is about its own position; the anchor's is known.
-  const auto size = static_cast<std::size_t>(request.tokens * target_.head.matrix.rows());
+  const auto size = static_cast<std::size_t>(request.tokens * head_.rows());
   if (logits_.size() < size) logits_ = AlignedBuffer<float>(size);
   {
     const OpScope scope(collector_, ops_.head);
-    const std::int64_t fault =
-        loops_.logits(target_.head.matrix, final_.view(1, count), padded_logits_, logits_.data());
+    const std::int64_t fault = loops_.logits(head_.matrix(), final_.view(1, count), padded_logits_, logits_.data());
     if (fault >= 0) throw draft_not_finite(frontier + 1 + fault);
   }
   const OpScope scope(collector_, ops_.candidates);
-  rows_.begin(request.tokens, request.candidates);
-  rows_.fill(0, logits_.span().first(size), target_.head.matrix.rows(), request.temperature);
+  rows_.begin(request.tokens, std::min(request.candidates, head_.rows()));
+  rows_.fill(0, logits_.span().first(size), head_.rows(), request.temperature, head_.ids());
   return rows_.output();
 }
 
@@ -369,9 +370,7 @@ void BlockDrafter::account(InventoryAccount& account, std::int64_t context, std:
   // The target's own, read once more.
   account.add({"embed_tokens.weight (draft)", "bf16", AccessPattern::kGather, 0,
                element_count(count, config_.hidden_size) * sizeof(std::uint16_t), 0});
-  const PackedMatrix& head = target_.head.matrix;
-  account.add({target_.head.names.front() + " (draft)", stored_format(head), AccessPattern::kStream, 0,
-               drafts * head.bytes(), drafts * element_count(head.rows(), head.columns())});
+  head_.account(account, drafts);
 }
 
 std::uint64_t BlockDrafter::cache_bytes(const EngineOptions::KeyValue&, std::int64_t capacity) const {
@@ -385,7 +384,8 @@ Json BlockDrafter::description() const {
           {"layers", config_.layer_count()},
           {"block_size", config_.block_size},
           {"taps", config_.taps},
-          {"weights", to_text(layers_.front().q.matrix.format())}};
+          {"weights", to_text(layers_.front().q.matrix.format())},
+          {"head", head_.description()}};
 }
 
 }  // namespace tare::engine

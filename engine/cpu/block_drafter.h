@@ -17,14 +17,15 @@
 #include "engine/cpu/drafter.h"
 #include "engine/cpu/model_weights.h"
 #include "engine/cpu/pass_loops.h"
+#include "engine/cpu/proposal_head.h"
 #include "engine/speculate/block_drafter_checkpoint.h"
 
 namespace tare::engine {
 
 class BlockDrafter final : public Drafter {
  public:
-  BlockDrafter(const BlockDrafterCheckpoint& checkpoint, const ModelConfig& target_config, const EngineOptions& options,
-               const ModelWeights& target, const Kernels& kernels, ThreadPool& pool, std::int64_t capacity);
+  BlockDrafter(const BlockDrafterCheckpoint& checkpoint, const EngineOptions& options, const ModelWeights& target,
+               ProposalHead head, const Kernels& kernels, ThreadPool& pool, std::int64_t capacity);
 
   std::int64_t default_tokens() const override { return config_.block_size - 1; }
   LayerTaps* taps() override { return &taps_; }
@@ -66,6 +67,7 @@ class BlockDrafter final : public Drafter {
   BlockDrafterConfig config_;
   std::string name_;
   const ModelWeights& target_;
+  ProposalHead head_;
   const Kernels& kernels_;
   ThreadPool& pool_;
   PassLoops loops_;

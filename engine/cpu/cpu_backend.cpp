@@ -16,6 +16,7 @@
 #include "engine/cpu/forward_pass.h"
 #include "engine/cpu/inventory.h"
 #include "engine/cpu/pass_ops.h"
+#include "engine/cpu/screened_head.h"
 
 namespace tare::engine {
 namespace {
@@ -26,6 +27,11 @@ int usable_threads() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
+}
+
+Error screened_logits() {
+  return input_error("head.screen", "a screened head has no logits of all tokens, and a verify was asked for them",
+                     "set head.screen to none");
 }
 
 Error tree_of_chunks() {
@@ -68,6 +74,13 @@ EngineOptions settled(EngineOptions options) {
   }
   if (options.handicap.place == HandicapPlace::kKernel && options.handicap.share > 0)
     throw input_error("handicap.share", "is spun on the host only", "give handicap.ns for place kernel");
+  if (options.head.screen != HeadScreen::kNone && options.perturb.place == PerturbPlace::kLogits)
+    throw input_error("perturb.place", "logits needs all logits, and head.screen keeps none but its candidates'",
+                      "set head.screen to none");
+  const EngineOptions::ProposalHead& proposals = options.proposal_head;
+  if (options.speculate.drafter == "none" && (proposals.shortlist > 0 || proposals.screen != HeadScreen::kNone))
+    throw input_error(proposals.shortlist > 0 ? "proposal_head.shortlist" : "proposal_head.screen",
+                      "is the head of a drafter, and speculate.drafter is none");
   if (options.activations.format == ActivationFormat::kAuto) options.activations.format = ActivationFormat::kFP32;
   if (options.prefill.chunk == 0) options.prefill.chunk = 128;
   return options;
@@ -87,6 +100,8 @@ class CpuBackend final : public Backend {
         layers_(make_layer_states(config_, options_, capacity_)),
         forward_(config_, options_, weights_, ops_, kernels_, pool_, capacity_),
         drafter_(make_drafter(checkpoint, options_, weights_, kernels_, pool_, capacity_)) {
+    if (options_.head.screen != HeadScreen::kNone)
+      screened_.emplace(checkpoint, options_, weights_.head, kernels_, pool_);
     if (drafter_ && options_.speculate.draft_tokens == 0) options_.speculate.draft_tokens = drafter_->default_tokens();
     if (options_.speculate.drafter == "mtp") unread_.clear();  // the only tensors that the target does not read
   }
@@ -139,6 +154,7 @@ class CpuBackend final : public Backend {
 
   VerifyOutput verify(const TokenTree& tree, const VerifyRequest& request) override {
     check_tree(tree, config_, frontier_, capacity_);
+    if (screened_ && request.logits) throw screened_logits();
     if (options_.gdn.form == GdnForm::kChunked && !tree.is_chain()) throw tree_of_chunks();
     const std::span<const std::int32_t> tokens = tree.tokens();
     const auto count = static_cast<std::int64_t>(tokens.size());
@@ -146,19 +162,11 @@ class CpuBackend final : public Backend {
     Pass pass{tokens, frontier_, PassMode::kVerify, &tree, {}};
     if (drafter_) pass.taps = drafter_->taps();
     forward_.run(pass, layers_);
-    grow(logits_, count * config_.vocab_size);
-    if (const std::int64_t fault = forward_.logits(0, count, logits_.data()); fault >= 0)
-      throw not_finite(frontier_ + tree.depths()[static_cast<std::size_t>(fault)]);
-    const auto vocab = static_cast<std::size_t>(config_.vocab_size);
-    best_.resize(tokens.size());
     std::int64_t spun_ns = 0;
-    {
-      const OpScope scope(collector_, ops_.greedy);
-      for (std::size_t i = 0; i < tokens.size(); ++i) best_[i] = argmax({logits_.data() + i * vocab, vocab});
-      spun_ns = spin(options_.handicap);  // within an op, which a profile must then name
-    }
+    const std::int64_t fault = screened_ ? choose_screened(count, spun_ns) : choose(count, spun_ns);
+    if (fault >= 0) throw not_finite(frontier_ + tree.depths()[static_cast<std::size_t>(fault)]);
     VerifyOutput output{best_, {}, {}, spun_ns};
-    if (request.logits) output.logits = {logits_.data(), tokens.size() * vocab};
+    if (request.logits) output.logits = {logits_.data(), tokens.size() * static_cast<std::size_t>(config_.vocab_size)};
     if (request.hidden) {
       grow(hidden_, count * config_.hidden_size);
       forward_.copy_hidden(0, count, hidden_.data());
@@ -202,7 +210,12 @@ class CpuBackend final : public Backend {
   }
 
   WeightInventory inventory(std::int64_t context, std::int64_t width) const override {
-    WeightInventory inventory = make_inventory(config_, weights_, layers_, unread_, context, width);
+    WeightInventory inventory = make_inventory(config_, weights_, layers_, unread_, context, width, !screened_);
+    if (screened_) {
+      InventoryAccount account(width);
+      screened_->account(account, width);
+      for (InventoryEntry& entry : account.take().entries) inventory.entries.push_back(std::move(entry));
+    }
     if (drafter_) {
       InventoryAccount account(width);
       const EngineOptions::Speculate& speculate = options_.speculate;
@@ -217,6 +230,7 @@ class CpuBackend final : public Backend {
   bool set_collector(Collector* collector) override {
     collector_ = collector;
     forward_.set_collector(collector);
+    if (screened_) screened_->set_collector(collector);
     if (drafter_) drafter_->set_collector(collector);
     return true;
   }
@@ -257,6 +271,7 @@ class CpuBackend final : public Backend {
   std::vector<LayerState> layers_;
   ForwardPass forward_;
   std::unique_ptr<Drafter> drafter_;
+  std::optional<ScreenedHead> screened_;
   Collector* collector_ = nullptr;
   AlignedBuffer<float> logits_;
   AlignedBuffer<float> hidden_;
@@ -267,6 +282,26 @@ class CpuBackend final : public Backend {
 
   static void grow(AlignedBuffer<float>& buffer, std::int64_t size) {
     if (static_cast<std::int64_t>(buffer.size()) < size) buffer = AlignedBuffer<float>(static_cast<std::size_t>(size));
+  }
+
+  // The greedy choice of the last pass's tokens into best_; returns the first whose logits are not finite, or -1.
+  std::int64_t choose(std::int64_t count, std::int64_t& spun_ns) {
+    const auto vocab = static_cast<std::size_t>(config_.vocab_size);
+    grow(logits_, count * config_.vocab_size);
+    if (const std::int64_t fault = forward_.logits(0, count, logits_.data()); fault >= 0) return fault;
+    best_.resize(static_cast<std::size_t>(count));
+    const OpScope scope(collector_, ops_.greedy);
+    for (std::size_t i = 0; i < best_.size(); ++i) best_[i] = argmax({logits_.data() + i * vocab, vocab});
+    spun_ns = spin(options_.handicap);  // within an op, which a profile must then name
+    return -1;
+  }
+
+  std::int64_t choose_screened(std::int64_t count, std::int64_t& spun_ns) {
+    best_.resize(static_cast<std::size_t>(count));
+    if (const std::int64_t fault = screened_->choose(forward_.final_rows(0, count), best_); fault >= 0) return fault;
+    const OpScope scope(collector_, ops_.greedy);
+    spun_ns = spin(options_.handicap);
+    return -1;
   }
 
   std::span<const float> prefill_chunks(std::span<const std::int32_t> tokens, const PrefillCapture& capture) {

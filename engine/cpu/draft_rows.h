@@ -8,6 +8,7 @@
 #include "base/thread_pool.h"
 #include "engine/backend/backend.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/largest_logits.h"
 
 namespace tare::engine {
 
@@ -15,11 +16,13 @@ class DraftRows {
  public:
   DraftRows(const Kernels& kernels, ThreadPool& pool);
 
-  // Makes room for rows of so many candidates each; candidates at most the vocabulary.
+  // Makes room for rows of so many candidates each; candidates at most the width of what they are chosen from.
   void begin(std::int64_t rows, std::int64_t candidates);
-  // Rows first .. first + logits.size() / vocab - 1 from finite logits [., vocab]: the candidates with the largest
-  // logits, ties to the lowest id, and log softmax(logits / temperature) over the whole vocabulary.
-  void fill(std::int64_t first, std::span<const float> logits, std::int64_t vocab, double temperature);
+  // Rows first .. first + logits.size() / width - 1 from finite logits [., width]: the candidates with the largest
+  // logits, ties to the lowest id, and log softmax(logits / temperature) over all of the row. Logit i is token ids[i]'s
+  // (ids rise; empty: token i's).
+  void fill(std::int64_t first, std::span<const float> logits, std::int64_t width, double temperature,
+            std::span<const std::int32_t> ids = {});
   // The most likely token of a row that was filled.
   [[nodiscard]] std::int32_t best(std::int64_t row) const {
     return tokens_[static_cast<std::size_t>(row * candidates_)];
@@ -27,12 +30,8 @@ class DraftRows {
   [[nodiscard]] DraftOutput output() const { return {rows_, candidates_, tokens_, log_probabilities_}; }
 
  private:
-  struct Candidate {
-    float logit;
-    std::int32_t token;
-  };
   struct ThreadSpace {
-    std::vector<float> weights;  // [vocab]
+    std::vector<float> weights;  // [width]
     std::vector<Candidate> most;
   };
 
@@ -44,8 +43,8 @@ class DraftRows {
   std::vector<std::int32_t> tokens_;
   std::vector<float> log_probabilities_;
 
-  void fill_row(std::int64_t row, std::span<const float> logits, float inverse_temperature, ThreadSpace& space);
-  static void select(std::span<const float> logits, std::int64_t count, std::vector<Candidate>& most);
+  void fill_row(std::int64_t row, std::span<const float> logits, float inverse_temperature,
+                std::span<const std::int32_t> ids, ThreadSpace& space);
 };
 
 }  // namespace tare::engine

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "engine/cpu/block_drafter.h"
 #include "engine/cpu/mtp_drafter.h"
+#include "engine/cpu/proposal_head.h"
 #include "engine/speculate/block_drafter_checkpoint.h"
 
 namespace tare::engine {
@@ -14,9 +17,11 @@ std::unique_ptr<Drafter> make_drafter(const Checkpoint& checkpoint, const Engine
                                       std::int64_t capacity) {
   const std::string& name = options.speculate.drafter;
   if (name == "none") return nullptr;
-  if (name == "mtp") return std::make_unique<MtpDrafter>(checkpoint, options, target, kernels, pool, capacity);
+  ProposalHead head(checkpoint, options, target.head, pool);
+  if (name == "mtp")
+    return std::make_unique<MtpDrafter>(checkpoint, options, target, std::move(head), kernels, pool, capacity);
   const std::unique_ptr<BlockDrafterCheckpoint> drafter = open_block_drafter(name, checkpoint);
-  return std::make_unique<BlockDrafter>(*drafter, checkpoint.config(), options, target, kernels, pool, capacity);
+  return std::make_unique<BlockDrafter>(*drafter, options, target, std::move(head), kernels, pool, capacity);
 }
 
 Error draft_not_finite(std::int64_t position) {

@@ -41,7 +41,8 @@ class Drafter {
 };
 
 // The drafter that options.speculate names, or null. All arguments but the options outlive it.
-// Throws Error (input): mtp of a checkpoint without an MTP head, and what open_block_drafter refuses.
+// Throws Error (input): mtp of a checkpoint without an MTP head, what open_block_drafter and
+// ProposalHead refuse.
 [[nodiscard]] std::unique_ptr<Drafter> make_drafter(const Checkpoint& checkpoint, const EngineOptions& options,
                                                     const ModelWeights& target, const Kernels& kernels,
                                                     ThreadPool& pool, std::int64_t capacity);

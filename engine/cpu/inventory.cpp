@@ -55,7 +55,7 @@ std::string stored_format(const PackedMatrix& matrix) {
 
 WeightInventory make_inventory(const ModelConfig& config, const ModelWeights& weights,
                                const std::vector<LayerState>& layers, const std::vector<UnreadTensor>& unread,
-                               std::int64_t context, std::int64_t width) {
+                               std::int64_t context, std::int64_t width, bool reads_head) {
   InventoryAccount account(width);
   account.gather("embed_tokens.weight", config.vocab_size, config.hidden_size);
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -69,7 +69,13 @@ WeightInventory make_inventory(const ModelConfig& config, const ModelWeights& we
     for (const Projection* projection : {&layer.gate, &layer.up, &layer.down}) add_projection(account, *projection);
   }
   account.vector("norm.weight", static_cast<std::size_t>(config.hidden_size));
-  add_projection(account, weights.head);
+  if (reads_head) {
+    add_projection(account, weights.head);
+  } else {
+    const PackedMatrix& head = weights.head.matrix;
+    account.add({weights.head.names.front(), stored_format(head), AccessPattern::kStream, head.bytes(), 0,
+                 element_count(head.rows(), head.columns())});
+  }
   account.unread(unread);
   return account.take();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/cpu/inventory.h"
@@ -46,9 +47,10 @@ PassOps make_ops(const ModelConfig& config, const MtpWeights& weights) {
 }  // namespace
 
 MtpDrafter::MtpDrafter(const Checkpoint& checkpoint, const EngineOptions& options, const ModelWeights& target,
-                       const Kernels& kernels, ThreadPool& pool, std::int64_t capacity)
+                       ProposalHead head, const Kernels& kernels, ThreadPool& pool, std::int64_t capacity)
     : config_(one_layer(checkpoint.config())),
       target_(target),
+      head_(std::move(head)),
       kernels_(kernels),
       loops_(kernels, pool),
       weights_(load(checkpoint, options, pool)),
@@ -61,16 +63,15 @@ MtpDrafter::MtpDrafter(const Checkpoint& checkpoint, const EngineOptions& option
       joined_(2 * config_.hidden_size, options.activations.format == ActivationFormat::kQ8),
       stream_(config_.hidden_size),
       chained_(config_.hidden_size),
-      padded_logits_(config_.vocab_size),
-      logits_(static_cast<std::size_t>(config_.vocab_size)),
+      padded_logits_(head_.rows()),
+      logits_(static_cast<std::size_t>(head_.rows())),
       rows_(kernels, pool) {
   const std::string format = to_text(weights_.fc.matrix.format());
   ops_.embed = {"draft embed", "embed_tokens.weight"};
   ops_.input_norms = {"draft rms_norm", "mtp.pre_fc_norm",
                       2 * static_cast<std::uint64_t>(config_.hidden_size) * sizeof(float)};
   ops_.fc = {"draft product " + format, "mtp.fc.weight", weights_.fc.matrix.bytes()};
-  ops_.head = {"draft product " + to_text(target.head.matrix.format()), target.head.names.front(),
-               target.head.matrix.bytes()};
+  ops_.head = head_.op();
   ops_.candidates = {"draft candidates", "logits"};
   pending_hidden_.reserve(kMostPending);
   chained_.reserve(1);
@@ -151,7 +152,7 @@ void MtpDrafter::run(std::span<const std::int32_t> tokens, const RowBuffer& hidd
 
 DraftOutput MtpDrafter::draft(const DraftRequest& request, std::int64_t frontier) {
   if (pending_ < 1 || kept_rows_ + pending_ != frontier) throw internal_error("the MTP head missed absorbed tokens");
-  rows_.begin(request.tokens, request.candidates);
+  rows_.begin(request.tokens, std::min(request.candidates, head_.rows()));
   next_tokens_[static_cast<std::size_t>(pending_ - 1)] = request.anchor;
   run(std::span(next_tokens_).first(static_cast<std::size_t>(pending_)), pending_hidden_, kept_rows_);
   const std::int64_t last = pending_ - 1;
@@ -172,11 +173,11 @@ void MtpDrafter::fill_row(std::int64_t row, std::int64_t pass_row, const DraftRe
   {
     const OpScope scope(collector_, ops_.head);
     const std::int64_t fault =
-        loops_.logits(target_.head.matrix, pass_.final_rows(pass_row, pass_row + 1), padded_logits_, logits_.data());
+        loops_.logits(head_.matrix(), pass_.final_rows(pass_row, pass_row + 1), padded_logits_, logits_.data());
     if (fault >= 0) throw draft_not_finite(frontier + 1 + row);
   }
   const OpScope scope(collector_, ops_.candidates);
-  rows_.fill(row, logits_.span(), config_.vocab_size, request.temperature);
+  rows_.fill(row, logits_.span(), head_.rows(), request.temperature, head_.ids());
 }
 
 void MtpDrafter::set_collector(Collector* collector) {
@@ -223,9 +224,7 @@ void MtpDrafter::account(InventoryAccount& account, std::int64_t context, std::i
                element_count(2 * (context + std::max(tokens - 1, std::int64_t{0})), config_.key_value_channels())});
   // The target's own, read once more.
   account.add({"embed_tokens.weight (draft)", "bf16", AccessPattern::kGather, 0, embedding_bytes(config_, rows), 0});
-  const PackedMatrix& head = target_.head.matrix;
-  account.add({target_.head.names.front() + " (draft)", stored_format(head), AccessPattern::kStream, 0,
-               passes * head.bytes(), passes * element_count(head.rows(), head.columns())});
+  head_.account(account, passes);
 }
 
 std::uint64_t MtpDrafter::cache_bytes(const EngineOptions::KeyValue& formats, std::int64_t capacity) const {
@@ -233,7 +232,7 @@ std::uint64_t MtpDrafter::cache_bytes(const EngineOptions::KeyValue& formats, st
 }
 
 Json MtpDrafter::description() const {
-  return {{"kind", "mtp"}, {"weights", to_text(weights_.fc.matrix.format())}};
+  return {{"kind", "mtp"}, {"weights", to_text(weights_.fc.matrix.format())}, {"head", head_.description()}};
 }
 
 }  // namespace tare::engine

@@ -17,12 +17,13 @@
 #include "engine/cpu/forward_pass.h"
 #include "engine/cpu/model_weights.h"
 #include "engine/cpu/pass_loops.h"
+#include "engine/cpu/proposal_head.h"
 
 namespace tare::engine {
 
 class MtpDrafter final : public Drafter {
  public:
-  MtpDrafter(const Checkpoint& checkpoint, const EngineOptions& options, const ModelWeights& target,
+  MtpDrafter(const Checkpoint& checkpoint, const EngineOptions& options, const ModelWeights& target, ProposalHead head,
              const Kernels& kernels, ThreadPool& pool, std::int64_t capacity);
 
   std::int64_t default_tokens() const override;
@@ -42,6 +43,7 @@ class MtpDrafter final : public Drafter {
 
   ModelConfig config_;  // of a model whose only layer is the head's
   const ModelWeights& target_;
+  ProposalHead head_;
   const Kernels& kernels_;
   PassLoops loops_;
   MtpWeights weights_;

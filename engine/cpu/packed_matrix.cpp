@@ -105,6 +105,41 @@ void PackedMatrix::pack_rows(std::int64_t first_row, std::span<const float> valu
   }
 }
 
+std::int64_t PackedMatrix::row_bytes() const {
+  return bytes_per_panel() / kPanelRows;
+}
+
+// Calls copy(place in the panel's group, place in the row by itself, bytes) for every word and scale of a row.
+template <class Copy>
+void PackedMatrix::walk_row(std::int64_t row, Copy copy) const {
+  if (row < 0 || row >= rows_) throw internal_error("a row that the packed matrix does not have");
+  const std::int64_t lane = row % kPanelRows;
+  const std::int64_t scales_size = scale_bytes_per_panel_group(format_);
+  const std::int64_t words = kGroupSize / codes_per_word(format_);
+  std::int64_t group_begin = row / kPanelRows * bytes_per_panel();
+  for (std::int64_t group = 0; group < groups_; ++group, group_begin += bytes_per_panel_group(format_)) {
+    const std::int64_t first = group_begin + scales_size + lane * kWordBytes;
+    for (std::int64_t word = 0; word < words; ++word)
+      copy(static_cast<std::size_t>(first + word * kPanelRows * kWordBytes),
+           static_cast<std::size_t>((group * words + word) * kWordBytes), kWordBytes);
+    if (scales_size > 0)
+      copy(static_cast<std::size_t>(group_begin + lane * kScaleBytes),
+           static_cast<std::size_t>(groups_ * words * kWordBytes + group * kScaleBytes), kScaleBytes);
+  }
+}
+
+void PackedMatrix::read_row(std::int64_t row, std::span<std::byte> out) const {
+  walk_row(row, [&](std::size_t packed, std::size_t own, std::int64_t size) {
+    std::memcpy(out.data() + own, data_.data() + packed, static_cast<std::size_t>(size));
+  });
+}
+
+void PackedMatrix::write_row(std::int64_t row, std::span<const std::byte> in) {
+  walk_row(row, [&](std::size_t packed, std::size_t own, std::int64_t size) {
+    std::memcpy(data_.data() + packed, in.data() + own, static_cast<std::size_t>(size));
+  });
+}
+
 PackedMatrix pack_matrix(std::span<const Tensor> tensors, WeightFormat format, ThreadPool& pool) {
   std::int64_t rows = 0;
   for (const Tensor& tensor : tensors) {

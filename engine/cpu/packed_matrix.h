@@ -42,6 +42,12 @@ class PackedMatrix {
   // Throws Error (input) from the encoder.
   void pack_rows(std::int64_t first_row, std::span<const float> values);
 
+  // A row by itself: the words of all its groups, in order, then their scales (not BF16).
+  [[nodiscard]] std::int64_t row_bytes() const;
+  // Copies a row out of its panel, and into it. Spans of row_bytes().
+  void read_row(std::int64_t row, std::span<std::byte> out) const;
+  void write_row(std::int64_t row, std::span<const std::byte> in);
+
  private:
   WeightFormat format_ = WeightFormat::kBF16;
   std::int64_t rows_ = 0;
@@ -49,6 +55,9 @@ class PackedMatrix {
   std::int64_t groups_ = 0;
   std::int64_t panels_ = 0;
   AlignedBuffer<std::byte> data_;
+
+  template <class Copy>
+  void walk_row(std::int64_t row, Copy copy) const;
 };
 
 // Rows of several tensors (each [rows_i, columns]) stacked and encoded on all threads. BF16 tensors keep their bits

@@ -60,6 +60,10 @@ void check(const Backend& backend, std::span<const std::int32_t> prompt, const T
   if (static_cast<std::int64_t>(prompt.size()) > backend.capacity())
     throw input_error("prompt", fmt::format("has {} tokens, the caches hold {}", prompt.size(), backend.capacity()),
                       "raise the option 'context' or shorten the prompt");
+  if (backend.options().head.screen != HeadScreen::kNone && policy.needs_logits())
+    throw input_error("head.screen",
+                      "a screened head has no logits of all tokens, and sampling (temperature) draws from them",
+                      "set head.screen to none, or decode greedily");
   if (!limits.recorded.empty() && !policy.known(0))
     throw input_error("recorded rounds", "are walked with a forced text, and there is none");
 }

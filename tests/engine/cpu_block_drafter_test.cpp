@@ -44,7 +44,7 @@ struct Alone {
         pool(2),
         weights(load_model_weights(*target, exact_options(), pool)),
         source(open_block_drafter(directory, *target)),
-        drafter(*source, target->config(), exact_options(), weights, kernels, pool, 128) {}
+        drafter(*source, exact_options(), weights, ProposalHead(weights.head), kernels, pool, 128) {}
 
   void absorb(const std::vector<float>& features, std::int64_t position) {
     const std::size_t width = source->config().taps.size() * static_cast<std::size_t>(source->config().hidden_size);

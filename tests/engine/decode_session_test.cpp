@@ -29,6 +29,22 @@ TEST(Session, CommitsEveryTokenButTheLast) {
   EXPECT_EQ(result.natural, result.tokens);
 }
 
+TEST(Session, RefusesToSampleWithAScreenedHead) {
+  EngineOptions options;
+  options.head.screen = HeadScreen::kQ4;
+  FakeBackend backend(50, 100, options);
+  EXPECT_NO_THROW(run(backend, make_greedy_policy(), 4));
+  EXPECT_FALSE(backend.last_request().logits);
+  try {
+    run(backend, make_sampled_policy(0.8, 5, "p"), 4);
+    ADD_FAILURE() << "was not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_EQ(error.parts().where, "head.screen");
+    EXPECT_NE(error.parts().what.find("temperature"), std::string::npos);
+  }
+}
+
 TEST(Session, DecodeTimeIsTheSumOfItsRounds) {
   FakeBackend backend(50, 100);
   const Generation result = run(backend, make_greedy_policy(), 8);

@@ -1,0 +1,86 @@
+#include "engine/cpu/proposal_head.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/cpu/inventory.h"
+#include "engine/speculate/shortlist.h"
+
+namespace tare::engine {
+namespace {
+
+std::vector<std::int32_t> read_shortlist(const Checkpoint& target, const EngineOptions::ProposalHead& options) {
+  const ModelConfig& config = target.config();
+  const auto refuse = [](const std::string& what, const std::string& hint) {
+    return input_error("proposal_head.shortlist", what, hint);
+  };
+  if (options.shortlist > config.vocab_size)
+    throw refuse(fmt::format("{} tokens; the vocabulary has {}", options.shortlist, config.vocab_size),
+                 "0 is the whole vocabulary");
+  if (options.shortlist < static_cast<std::int64_t>(config.eos_token_ids.size()))
+    throw refuse(fmt::format("{} tokens; {} alone end a text", options.shortlist, config.eos_token_ids.size()),
+                 "a shortlist holds them always");
+  std::filesystem::path file = options.counts;
+  if (file.empty()) {
+    if (target.directory().empty())
+      throw input_error("proposal_head.counts", "the model has no directory in which counts could lie",
+                        "name a file of token counts");
+    file = target.directory() / kTokenCountsFile;
+  }
+  return choose_shortlist(read_token_counts(file, config.vocab_size), options.shortlist, config.eos_token_ids);
+}
+
+// Rows `ids` of the tensor, in their order.
+PackedMatrix pack_rows_of(const Tensor& tensor, std::span<const std::int32_t> ids, WeightFormat format,
+                          ThreadPool& pool) {
+  const auto count = static_cast<std::int64_t>(ids.size());
+  PackedMatrix matrix(format, count, tensor.shape[1]);
+  pool.parallel_for(static_cast<std::size_t>(matrix.panels()), 1, [&](int, std::size_t begin, std::size_t end) {
+    for (auto row = static_cast<std::int64_t>(begin) * kPanelRows;
+         row < std::min(count, static_cast<std::int64_t>(end) * kPanelRows); ++row)
+      matrix.pack_rows(row, to_floats(tensor.rows(ids[static_cast<std::size_t>(row)], 1)));
+  });
+  return matrix;
+}
+
+}  // namespace
+
+ProposalHead::ProposalHead(const Checkpoint& target, const EngineOptions& options, const Projection& head,
+                           ThreadPool& pool)
+    : head_(&head) {
+  const EngineOptions::ProposalHead& chosen = options.proposal_head;
+  const bool shortens = chosen.shortlist > 0;
+  if (!shortens && chosen.screen == HeadScreen::kNone) return;
+  if (shortens) ids_ = read_shortlist(target, chosen);
+  const WeightFormat format =
+      chosen.screen == HeadScreen::kNone ? head.matrix.format() : tare::engine::format_of(chosen.screen);
+  const std::string& name = head.names.front();
+  if (shortens) {
+    const Tensor tensor = target.expect(name, {head.matrix.rows(), head.matrix.columns()});
+    own_ = Projection{pack_rows_of(tensor, ids_, format, pool), {name}};
+  } else {
+    own_ = load_projection(target, name, head.matrix.rows(), head.matrix.columns(), format, pool);
+  }
+  own_->names = {"drafter." + name};
+}
+
+LaunchRecord ProposalHead::op() const {
+  return {"draft product " + to_text(matrix().format()), own_ ? own_->names.front() : head_->names.front(),
+          matrix().bytes()};
+}
+
+void ProposalHead::account(InventoryAccount& account, std::uint64_t times) const {
+  const PackedMatrix& matrix = this->matrix();
+  // The target's own, read once more, or a copy.
+  account.add({own_ ? own_->names.front() : head_->names.front() + " (draft)", stored_format(matrix),
+               AccessPattern::kStream, own_ ? matrix.bytes() : 0, times * matrix.bytes(),
+               times * element_count(matrix.rows(), matrix.columns())});
+}
+
+Json ProposalHead::description() const {
+  return {{"rows", rows()}, {"weights", to_text(matrix().format())}};
+}
+
+}  // namespace tare::engine
