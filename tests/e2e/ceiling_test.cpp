@@ -70,8 +70,8 @@ TEST_F(CeilingCommand, TakesTheTimesOfAProfileAndDrawsThem) {
     us += row.at("measured_s").get<double>() * 1e6;
   }
   double expected = 0;
-  for (const Json& row : parse_json(profile.out, "profile").at("rows"))
-    expected += row.at("us_per_round").get<double>();
+  const Json profiled = parse_json(profile.out, "profile");
+  for (const Json& row : profiled.at("rows")) expected += row.at("us_per_round").get<double>();
   EXPECT_NEAR(us, expected, 1e-6 * expected);
   EXPECT_THAT(read_text_file(folder_ / "roofline.svg"),
               AllOf(HasSubstr("<svg class=\"tare-figure\""), HasSubstr("mlp")));
