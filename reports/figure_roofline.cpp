@@ -60,7 +60,9 @@ Plot roofline_plot(const RooflineFigure& roofline) {
   low /= kRoom;
   high = kRoom * (flat ? std::max(high, roofline.compute_gops / roofline.read_gb_per_s) : high);
   const double roof = flat ? roofline.compute_gops : high * roofline.read_gb_per_s;
-  plot.caption = "Operations a second over operations a byte, both logarithmic. Nothing lies above the roof.";
+  plot.caption =
+      "Operations a second over operations a byte, both logarithmic. What lies above the roof "
+      "came from a cache faster than that rate, or was measured while the machine ran faster.";
 
   PlotScript script(plot.name, kWidth, kHeight);
   script.panel({kLeft, kRight, kTop, kBottom});
