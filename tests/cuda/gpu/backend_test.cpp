@@ -312,7 +312,7 @@ TEST_F(GpuTest, ErrorsAreClear) {
   large.context = 262144;
   const std::string memory = message_of(large, "synthetic:27b,layers=512?seed=1");
   EXPECT_THAT(memory, testing::StartsWith("backend cuda: "));
-  EXPECT_THAT(memory, testing::HasSubstr("key-value cache 274.88 GB"));
+  EXPECT_THAT(memory, testing::HasSubstr("key-value cache 274.95 GB"));
   EXPECT_THAT(
       message_of(cuda_options(Numbers::kExact), "synthetic:hidden=256,layers=4,vocab=512,head_dim=264,rotary=8?seed=1"),
       testing::HasSubstr("head dimension of 264"));
