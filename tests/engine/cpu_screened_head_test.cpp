@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "base/philox.h"
 #include "tests/engine/head_audit.h"
@@ -271,6 +272,33 @@ TEST(ScreenedHead, GreedyTextsAreThoseOfTheHeadButForCountedMisses) {
     }
   }
   EXPECT_LE(other_texts, 1);
+}
+
+TEST(LargestLogits, AreThoseOfASort) {
+  const Philox numbers(12, 6);
+  std::uint64_t at = 0;
+  std::vector<Candidate> found;
+  for (const std::size_t size : {1, 5, 63, 64, 80, 331, 1000, 4096, 20'000})
+    for (const std::int64_t count : {1, 2, 8, 31, 32, 33, 400})
+      // Of many different values, of few, where most are ties, and of one.
+      for (const double values : {1e6, 5.0, 1.0}) {
+        std::vector<float> logits(size);
+        for (float& logit : logits)
+          logit = static_cast<float>(std::floor(values * numbers.uniform_at(at++)) - values / 2);
+        std::vector<std::int32_t> order(size);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+          return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+        });
+        order.resize(std::min(size, static_cast<std::size_t>(count)));
+        select_largest(logits, count, found);
+        std::vector<std::int32_t> tokens;
+        for (const Candidate& candidate : found) {
+          tokens.push_back(candidate.token);
+          ASSERT_EQ(candidate.logit, logits[static_cast<std::size_t>(candidate.token)]);
+        }
+        ASSERT_EQ(tokens, order) << count << " of " << size;
+      }
 }
 
 class Ops final : public Collector {
