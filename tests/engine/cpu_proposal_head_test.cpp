@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "base/philox.h"
 #include "engine/speculate/draft_tree.h"
@@ -13,6 +14,7 @@
 #include "tests/engine/cpu_fixture.h"
 #include "tests/engine/embedded_model.h"
 #include "tests/engine/model_files.h"
+#include "tests/source_folder.h"
 
 namespace tare::engine::test {
 namespace {
@@ -67,6 +69,39 @@ TEST(Shortlist, RefusesFilesThatAreNoCounts) {
   refused(make_tensor("counts", Dtype::kI32, {3}, raw_bytes<std::int32_t>({0, 0, 0})), "ever counted");
   write_counts(path, {1, 0, 3});
   EXPECT_THAT(read_token_counts(path, 3), testing::ElementsAre(1, 0, 3));
+}
+
+// scripts/shortlist-counts: texts of recorded rounds, in place of counts or on top of them.
+TEST(Shortlist, IsRankedAgainByRecordedTexts) {
+  const ScratchDirectory scratch;
+  const auto path = [&](const char* name) { return (scratch.path() / name).string(); };
+  const auto count = [&](const std::string& arguments) {
+    const std::string script = (source_folder() / "scripts" / "shortlist-counts").string();
+    return std::system(fmt::format("'{}' {} > '{}' 2>&1", script, arguments, path("log")).c_str());
+  };
+  write_file_atomically(path("rounds"), R"({"tare_rounds": 1, "model": "m", "vocab_size": 5, "options": {}}
+{"prompt_id": "a", "category": "c", "prompt_tokens": [4, 4, 4], "tokens": [1, 3, 1], "rounds": []}
+{"prompt_id": "b", "category": "c", "prompt_tokens": [4], "tokens": [0], "rounds": []}
+)");
+  const std::string out = path("out");
+  ASSERT_EQ(count(fmt::format("'{}' --out '{}'", path("rounds"), out)), 0) << read_text_file(path("log"));
+  EXPECT_THAT(read_token_counts(out, 5), testing::ElementsAre(1, 2, 0, 1, 0)) << "prompts do not count";
+  write_counts(path("before"), {7, 0, 9, 0, 0});
+  ASSERT_EQ(count(fmt::format("'{}' --add '{}' --weight 10 --out '{}'", path("rounds"), path("before"), out)), 0);
+  EXPECT_THAT(read_token_counts(out, 5), testing::ElementsAre(17, 20, 9, 10, 0));
+
+  const auto refused = [&](const std::string& arguments, const std::string& what) {
+    EXPECT_NE(count(arguments + fmt::format(" --out '{}'", out)), 0);
+    EXPECT_THAT(read_text_file(path("log")), testing::HasSubstr(what));
+  };
+  write_counts(path("other"), {1, 2});
+  refused(fmt::format("'{}' --add '{}'", path("rounds"), path("other")), "is of 5 tokens, what came before of 2");
+  write_file_atomically(path("no"), "{\"tare_rounds\": 2}\n");
+  refused(fmt::format("'{}'", path("no")), "is not a rounds file of version 1");
+  write_file_atomically(path("outside"), "{\"tare_rounds\": 1, \"vocab_size\": 2}\n{\"tokens\": [2]}\n");
+  refused(fmt::format("'{}'", path("outside")), "token 2 is outside the vocabulary");
+  write_file_atomically(path("huge"), "{\"tare_rounds\": 1, \"vocab_size\": 2}\n{\"tokens\": [1, 1]}\n");
+  refused(fmt::format("'{}' --weight 2000000000", path("huge")), "exceeds");
 }
 
 struct Drafted {
