@@ -34,6 +34,9 @@ Error screened_logits() {
                      "set head.screen to none");
 }
 
+// Every node has a row of logits: a gigabyte of them at a vocabulary of a quarter of a million.
+constexpr std::int64_t kMostTreeNodes = 1024;
+
 Error tree_of_chunks() {
   return input_error("gdn.form", "chunked verifies chains, not trees",
                      "set gdn.form to recurrent (with any rollback), or speculate.candidates to 1");
@@ -64,6 +67,10 @@ EngineOptions settled(EngineOptions options) {
   refuse(options.kv.key == CacheFormat::kFP8, "kv.key", "fp8");
   refuse(options.kv.value == CacheFormat::kFP8, "kv.value", "fp8");
   refuse(options.state.recurrent != StateFormat::kFP32, "state.recurrent", "fp16");
+  if (options.speculate.drafter != "none" && options.speculate.tree_nodes > kMostTreeNodes)
+    throw input_error("speculate.tree_nodes",
+                      fmt::format("{} nodes; backend cpu verifies {}", options.speculate.tree_nodes, kMostTreeNodes),
+                      "tare trees weighs any budget from recorded drafts");
   if (options.gdn.form == GdnForm::kChunked) {
     // Blocks of the chunk form begin at multiples of 64 positions, so that nodes on two sides of such an edge would
     // continue different states: it verifies chains, and commits them by dropping rows.

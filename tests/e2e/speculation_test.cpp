@@ -125,6 +125,27 @@ TEST_F(Speculation, OtherTreesAreWeighedFromRecordedDrafts) {
   EXPECT_THAT(none.err, HasSubstr("--nodes"));
 }
 
+TEST_F(Speculation, BudgetsBeyondWhatIsVerifiedAreRefused) {
+  const auto generated = [&](const std::string& nodes, const std::string& tokens) {
+    return run({tare(), "generate", "--model", source("models/embedded"), "--prompt", "The server", "--max-tokens",
+                "12", "--set", "speculate.drafter=drafter", "--set", "speculate.tree_nodes=" + nodes, "--set",
+                "speculate.draft_tokens=" + tokens},
+               folder_);
+  };
+  const Finished plain = generated("1", "0");
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  for (const auto& [nodes, tokens] : {std::pair{"2", "0"}, {"16", "1"}, {"1024", "0"}}) {
+    const Finished drafted = generated(nodes, tokens);
+    EXPECT_EQ(drafted.code, 0) << drafted.err;
+    EXPECT_EQ(drafted.out, plain.out) << nodes << " nodes";
+  }
+  for (const char* nodes : {"0", "1025", "1048576"}) {
+    const Finished refused = generated(nodes, "0");
+    EXPECT_EQ(refused.code, 2) << nodes;
+    EXPECT_THAT(refused.err, HasSubstr("speculate.tree_nodes"));
+  }
+}
+
 TEST_F(Speculation, ADrafterOfAnotherTargetIsRefused) {
   const Finished result = run({tare(), "generate", "--model", source("models/embedded"), "--prompt", "x", "--set",
                                "speculate.drafter=" + source("tests/fixtures/block-drafter")},
