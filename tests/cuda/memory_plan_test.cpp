@@ -83,5 +83,22 @@ TEST(MemoryPlan, WeightsCountTheirTiles) {
   EXPECT_LT(total(WeightFormat::kQ3), total(WeightFormat::kQ4));
 }
 
+// What a plan calls its parts decides what they are held against once they are allocated.
+TEST(MemoryPlan, EveryPartIsOfAnInventoryOrBesideIt) {
+  const SyntheticCheckpoint checkpoint("synthetic:27b?seed=1");
+  std::vector<MemoryPart> parts = plan_cuda_weights(checkpoint.config(), rounds_in_bf16());
+  for (MemoryPart& part : CudaForward::plan(checkpoint.config(), rounds_in_bf16(), kContext, h200()))
+    parts.push_back(std::move(part));
+  std::map<std::string, std::uint64_t> sums;
+  for (const MemoryPart& part : parts) sums[std::string(inventory_part(part.name))] += part.bytes;
+  EXPECT_EQ(sums.size(), 4U);
+  EXPECT_EQ(sums.at(kKeyValuePart), 65'536U * (kContext + kTile));
+  EXPECT_GT(sums.at(kWeightsPart), 16'000'000'000U);
+  EXPECT_GE(sums.at(kStatePart), 150'994'944U);
+  std::uint64_t beside = 0;
+  for (const MemoryPart& part : parts) beside += part.name == "staging" || part.name == "work space" ? part.bytes : 0;
+  EXPECT_EQ(sums.at(""), beside) << "a part that nobody knows";
+}
+
 }  // namespace
 }  // namespace tare::engine
