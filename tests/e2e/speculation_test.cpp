@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 
 #include <map>
+#include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/e2e/workspace.h"
 
@@ -93,6 +96,40 @@ TEST_F(Speculation, RecordedRoundsAreWalkedByACheckpointWithoutTrainedWeights) {
   ASSERT_TRUE(measured.code == 0 || measured.code == 3) << measured.err;
   for (const auto& [name, arm] : rounds_by_arm())
     for (const char* field : {"rounds", "tokens", "nodes"}) EXPECT_EQ(arm.at(field), recorded.at(field)) << name;
+}
+
+// All 64 prompts, written freely: the tree and the chain write what plain decoding writes. Floors of acceptance well
+// below what was measured (docs/results/cpu), far above what a wrong tap, position or state leaves.
+TEST_F(Speculation, AllTextsAreThoseOfPlainDecodingAndDraftsAreAccepted) {
+  const auto rollouts = [&](std::int64_t nodes, std::int64_t candidates, const std::string& drafter) {
+    Json options = drafting(nodes, candidates);
+    options["speculate"]["drafter"] = drafter;
+    options["context"] = 1024;
+    const Finished result =
+        run({tare(), "rollouts", "--model", source("models/embedded"), "--options", options.dump(), "--prompts",
+             source("prompts/tare-64.jsonl"), "--max-tokens", "64", "--out", "rounds.jsonl", "--json"},
+            folder_);
+    EXPECT_EQ(result.code, 0) << result.err;
+    std::vector<Json> texts;
+    std::istringstream lines(read_text_file(folder_ / "rounds.jsonl"));
+    std::string line;
+    std::getline(lines, line);  // the header
+    while (std::getline(lines, line)) texts.push_back(parse_json(line, "rounds.jsonl").at("tokens"));
+    return std::pair{texts, parse_json(result.out, "output").at("tokens_per_round").at("by_rounds").get<double>()};
+  };
+  const auto [plain, one] = rollouts(1, 1, "drafter");
+  EXPECT_EQ(plain.size(), 64U);
+  EXPECT_EQ(one, 1);
+  const auto [by_chain, chain] = rollouts(16, 1, "drafter");
+  const auto [by_tree, tree] = rollouts(16, 8, "drafter");
+  const auto [by_mtp, mtp] = rollouts(16, 8, "mtp");
+  EXPECT_EQ(by_chain, plain);
+  EXPECT_EQ(by_tree, plain);
+  EXPECT_EQ(by_mtp, plain);
+  EXPECT_GE(tree, 2.5);
+  EXPECT_GE(tree, chain);
+  EXPECT_GE(chain, 2.0);
+  EXPECT_GE(mtp, 2.5);
 }
 
 TEST_F(Speculation, OtherTreesAreWeighedFromRecordedDrafts) {
