@@ -56,7 +56,8 @@ ReplayProfile make_replay_profile(const KernelRecords& records, const std::vecto
     throw internal_error("a collector gave records and labels of different numbers");
 
   if (!left_out.empty() && left_out.size() != marks.size())
-    throw internal_error(fmt::format("{} rounds were marked, and {} are to count or not", marks.size(), left_out.size()));
+    throw internal_error(
+        fmt::format("{} rounds were marked, and {} are to count or not", marks.size(), left_out.size()));
 
   const std::vector<std::vector<std::size_t>> assigned = assign(records, marks);
   std::vector<std::vector<std::size_t>> indices;  // of the rounds that count
@@ -82,8 +83,7 @@ ReplayProfile make_replay_profile(const KernelRecords& records, const std::vecto
     profile.round = median_round(profile, rounds, records.names, records.launches, label_of);
     return profile;
   }
-  const MatchedLaunches matched =
-      match_launches(rounds, launches, [&](std::size_t round) { return contexts[round]; });
+  const MatchedLaunches matched = match_launches(rounds, launches, [&](std::size_t round) { return contexts[round]; });
   profile.unmatched = matched.unmatched;
   const auto label_of = [&](std::size_t r, std::size_t i) { return matched.labels[r][i]; };
   static_cast<RoundTable&>(profile) = make_round_table(rounds, records.names, matched.launches, label_of);

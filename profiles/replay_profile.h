@@ -17,7 +17,7 @@ namespace tare::profiles {
 
 // Means over the replay's rounds; the prefill is left out.
 struct ReplayProfile : RoundTable {
-  std::int64_t rounds = 0;  // that count
+  std::int64_t rounds = 0;    // that count
   std::uint64_t dropped = 0;  // records that the collector lost; the reader of the profile judges whether it stands
   std::uint64_t invalid = 0;  // records without valid times, left out
   bool of_ops = false;        // of the CPU, not kernels of a GPU

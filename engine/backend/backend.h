@@ -122,8 +122,8 @@ class Backend {
   // recorded by its driver).
   [[nodiscard]] virtual bool set_collector(Collector* collector) { return collector == nullptr; }
 
-  // From here on the driver of a GPU records every kernel, at the host's cost: rounds are launched so that the cost falls
-  // into the time in which the GPU computes. Kernels, their order and results stay what they are.
+  // From here on the driver of a GPU records every kernel, at the host's cost: rounds are launched so that the cost
+  // falls into the time in which the GPU computes. Kernels, their order and results stay what they are.
   virtual void expect_driver_records() {}
 
   // What it would keep in memory with caches of `capacity` tokens in `formats`, its other options as they are, by part:

@@ -161,7 +161,8 @@ std::unique_ptr<BlockDrafterCheckpoint> open_block_drafter(const std::string& dr
     return std::make_unique<SyntheticDrafter>(*synthetic);
   }
   const std::filesystem::path beside = target.directory() / drafter;
-  const std::filesystem::path directory = std::filesystem::is_directory(drafter) ? std::filesystem::path(drafter) : beside;
+  const std::filesystem::path directory =
+      std::filesystem::is_directory(drafter) ? std::filesystem::path(drafter) : beside;
   if (drafter.empty() || !std::filesystem::is_directory(directory)) {
     throw input_error("speculate.drafter",
                       fmt::format("'{}' is not a directory, nor one in the model's directory", drafter),

@@ -18,9 +18,9 @@ class BlockDrafterCheckpoint : public TensorSource {
   [[nodiscard]] virtual const BlockDrafterConfig& config() const = 0;
 };
 
-// `drafter` is a directory, or the name of one in the model's directory, with config.json and model.safetensors, else all its *.safetensors (a leading "model." of a
-// tensor's name is dropped; every tensor of the plan must be there in its shape, and nothing else may be), or
-// "synthetic".
+// `drafter` is a directory, or the name of one in the model's directory, with config.json and model.safetensors, else
+// all its *.safetensors (a leading "model." of a tensor's name is dropped; every tensor of the plan must be there in
+// its shape, and nothing else may be), or "synthetic".
 //
 // synthetic: the public geometry of the 27B's drafter with the target's hidden size, intermediate size and vocabulary:
 // 5 layers of full attention, 32 query and 8 key-value heads of 128, a block of 16, theta 1e7, default taps, the

@@ -80,15 +80,16 @@ std::vector<Room> rooms_of_tare() {
   std::vector<Room> rooms = {{base, {}}, {"stats", {base}}};
   // Inside engine: each may include those before it.
   std::vector<std::string> below = {base};
-  for (const char* name : {"formats", "checkpoint", "tokenizer", "backend", "speculate", "cpu", "cuda", "backends", "decode"}) {
+  for (const char* name :
+       {"formats", "checkpoint", "tokenizer", "backend", "speculate", "cpu", "cuda", "backends", "decode"}) {
     const std::string folder = std::string("engine/") + name;
     rooms.push_back({folder, below});
     if (folder == "engine/cuda") std::erase(rooms.back().may_include, "engine/cpu");  // backends do not know each other
     below.push_back(folder);
   }
   // Inside engine/cuda: each may include those before it, and what engine/cuda may.
-  const std::vector<std::string> cuda_below = {base, "engine/formats", "engine/checkpoint", "engine/tokenizer",
-                                               "engine/backend", "engine/speculate"};
+  const std::vector<std::string> cuda_below = {
+      base, "engine/formats", "engine/checkpoint", "engine/tokenizer", "engine/backend", "engine/speculate"};
   std::vector<std::string> cuda = cuda_below;
   for (const char* name : {"device", "product", "gdn", "attention", "weights"}) {
     const std::string folder = std::string("engine/cuda/") + name;
