@@ -209,7 +209,8 @@ std::vector<Field> make_fields() {
       {"speculate.drafter",
        "text",
        {},
-       "none, mtp (the checkpoint's own head; cpu), the directory of a block drafter, or synthetic: a block drafter of "
+       "none, mtp (the checkpoint's own head; cpu), the directory of a block drafter (or its name in the model's), or "
+       "synthetic: a block drafter of "
        "random weights for a synthetic model",
        [](EngineOptions& o, JsonReader& reader, const std::string& key) { o.speculate.drafter = reader.text(key); },
        [](const EngineOptions& o) { return Json(o.speculate.drafter); }});

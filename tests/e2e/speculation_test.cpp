@@ -94,7 +94,9 @@ TEST_F(Speculation, RecordedRoundsAreWalkedByACheckpointWithoutTrainedWeights) {
   add_arm(json, "tree-chunk", {{"rollback", "tree_chunk"}});
   const Finished measured = tare_run(write(json));
   ASSERT_TRUE(measured.code == 0 || measured.code == 3) << measured.err;
-  for (const auto& [name, arm] : rounds_by_arm())
+  const std::map<std::string, Json> walked = rounds_by_arm();
+  ASSERT_EQ(walked.size(), 2U);
+  for (const auto& [name, arm] : walked)
     for (const char* field : {"rounds", "tokens", "nodes"}) EXPECT_EQ(arm.at(field), recorded.at(field)) << name;
 }
 
