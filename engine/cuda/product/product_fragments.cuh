@@ -38,6 +38,8 @@ struct OperandStep {
   [[nodiscard]] static __device__ __forceinline__ std::uint32_t row(std::uint32_t lane) {
     return lane / 8 % 2 * (16 * kTokens) + (kTokens == 8 ? 0 : lane / 16 * 128) + lane % 8 * 16;
   }
+  // Of what load() asked for.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t last() const { return b[kTokens / 4 - 1]; }
   // `row`: shared address of the panel plus row().
   __device__ __forceinline__ void load(std::uint32_t row, int step) {
     const std::uint32_t place = row + static_cast<std::uint32_t>(step * 32 * kTokens);

@@ -266,7 +266,7 @@ class Stream {
 
   // All of the stage is in registers: frees it, and begins with the next.
   __device__ __forceinline__ void hand_over(int index, const RingPlace<kStages>& next, bool next_landed) {
-    ptx::warp_barrier_arrive(empty(place_.stage));
+    ptx::warp_barrier_arrive_after(empty(place_.stage), b_[kUnits - 1].last(), arguments_.zero);
     refill(index);
     place_ = next;
     if (index + 1 < count_) {

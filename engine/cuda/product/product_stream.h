@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "engine/cuda/device/launch.h"
 #include "engine/cuda/product/product.h"
@@ -21,6 +22,7 @@ struct StreamArguments {
   int side_rows = 0;
   int columns = 0;
   float side_factor = 1;
+  std::uint32_t zero = 0;  // ptx::warp_barrier_arrive_after
 };
 
 constexpr int kSideRowsABlock = 8;
