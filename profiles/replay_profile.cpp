@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -18,7 +19,6 @@
 namespace tare::profiles {
 namespace {
 
-constexpr std::int64_t kRoundWidth = 1;  // tokens that a replay's round verifies
 constexpr const char* kWhere = "profile";
 
 std::int64_t now_ns() {
@@ -45,11 +45,24 @@ std::vector<std::vector<std::size_t>> assign(const KernelRecords& records, const
   return rounds;
 }
 
+DeclaredRounds declared_rounds(const std::vector<RoundMark>& marks, const DeclaredLaunches& declared) {
+  DeclaredRounds rounds;
+  std::map<std::pair<int, bool>, std::size_t> kinds;  // by nodes and whether there was a draft
+  std::vector<std::size_t> kind_of;
+  for (const RoundMark& mark : marks) {
+    const auto [kind, is_new] = kinds.try_emplace({mark.nodes, mark.drafted}, rounds.kinds.size());
+    if (is_new) rounds.kinds.push_back(declared(mark.nodes, mark.drafted));
+    kind_of.push_back(kind->second);
+  }
+  rounds.kind_of = [kind_of = std::move(kind_of)](std::size_t round) { return kind_of[round]; };
+  rounds.context_of = [marks](std::size_t round) { return marks[round].context; };
+  return rounds;
+}
+
 }  // namespace
 
 ReplayProfile make_replay_profile(const KernelRecords& records, const std::vector<RoundMark>& marks,
-                                  const std::vector<engine::LaunchRecord>& launches,
-                                  const std::vector<bool>& left_out) {
+                                  const DeclaredLaunches& declared, const std::vector<bool>& left_out) {
   if (marks.empty()) throw Error(ErrorKind::kInvalid, "the replay had no rounds to profile", kWhere);
   const bool labelled = !records.labels.empty();
   if (labelled && records.labels.size() != records.records.size())
@@ -61,14 +74,14 @@ ReplayProfile make_replay_profile(const KernelRecords& records, const std::vecto
 
   const std::vector<std::vector<std::size_t>> assigned = assign(records, marks);
   std::vector<std::vector<std::size_t>> indices;  // of the rounds that count
-  std::vector<std::int64_t> contexts;
+  std::vector<RoundMark> counted;
   std::vector<std::vector<KernelRecord>> rounds;
   for (std::size_t r = 0; r < assigned.size(); ++r) {
     if (!left_out.empty() && left_out[r]) continue;
     if (assigned[r].empty())
       throw Error(ErrorKind::kInvalid, fmt::format("round {} of {} has no records", r + 1, marks.size()), kWhere);
     indices.push_back(assigned[r]);
-    contexts.push_back(marks[r].context);
+    counted.push_back(marks[r]);
     std::vector<KernelRecord>& round = rounds.emplace_back();
     for (const std::size_t index : assigned[r]) round.push_back(records.records[index]);
   }
@@ -83,7 +96,7 @@ ReplayProfile make_replay_profile(const KernelRecords& records, const std::vecto
     profile.round = median_round(profile, rounds, records.names, records.launches, label_of);
     return profile;
   }
-  const MatchedLaunches matched = match_launches(rounds, launches, [&](std::size_t round) { return contexts[round]; });
+  const MatchedLaunches matched = match_launches(rounds, declared_rounds(counted, declared));
   profile.unmatched = matched.unmatched;
   const auto label_of = [&](std::size_t r, std::size_t i) { return matched.labels[r][i]; };
   static_cast<RoundTable&>(profile) = make_round_table(rounds, records.names, matched.launches, label_of);
@@ -96,9 +109,13 @@ class ReplayProfiler::Marks final : public RangeSink {
  public:
   void push(const char* name) override {
     ++depth_;
+    if (round_depth_ > 0 && std::strcmp(name, kDraftRange) == 0) marks_.back().drafted = true;
     if (std::strcmp(name, kRoundRange) != 0) return;
     round_depth_ = depth_;
-    marks_.push_back({now_ns(), 0, 0});
+    marks_.push_back({.begin_ns = now_ns()});
+  }
+  void verifies(int nodes) override {
+    if (round_depth_ > 0) marks_.back().nodes = nodes;
   }
   void pop() override {
     if (depth_ == round_depth_) {
@@ -136,7 +153,13 @@ void ReplayProfiler::begin() {
 
 ReplayProfile ReplayProfiler::end(const std::vector<bool>& left_out) {
   const KernelRecords records = collector_->take();
-  return make_replay_profile(records, marks_->take(), backend_->launches(kRoundWidth), left_out);
+  const auto declared = [this](int nodes, bool drafted) {
+    std::vector<engine::LaunchRecord> launches;
+    if (drafted) launches = backend_->draft_launches();
+    for (engine::LaunchRecord& launch : backend_->launches(nodes)) launches.push_back(std::move(launch));
+    return launches;
+  };
+  return make_replay_profile(records, marks_->take(), declared, left_out);
 }
 
 std::unique_ptr<KernelCollector> make_collector_of(engine::Backend& backend) {

@@ -25,18 +25,23 @@ struct ReplayProfile : RoundTable {
   std::vector<RoundLaunch> round;  // the one of median span
 };
 
-// When a round began and ended on the steady clock, and how many tokens the caches held at its end.
+// When a round began and ended on the steady clock, how many tokens the caches held at its end, and what it was.
 struct RoundMark {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
   std::int64_t context = 0;
+  int nodes = 1;         // of its verify
+  bool drafted = false;  // before it
 };
 
-// Sums up what lies within the marks, a record by its middle. `launches`: what a round declares, for collectors that
-// are told no labels. Throws Error (invalid): no marks, a round without records.
+// What a round of that many nodes declares, for collectors that are told no labels.
+using DeclaredLaunches = std::function<std::vector<engine::LaunchRecord>(int nodes, bool drafted)>;
+
+// Sums up what lies within the marks, a record by its middle. Throws Error (invalid): no marks, a round without
+// records.
 // `left_out`: one a mark, rounds that do not count (stats/stalls.h); empty: all do.
 [[nodiscard]] ReplayProfile make_replay_profile(const KernelRecords& records, const std::vector<RoundMark>& marks,
-                                                const std::vector<engine::LaunchRecord>& launches,
+                                                const DeclaredLaunches& declared,
                                                 const std::vector<bool>& left_out = {});
 
 // Owns a backend and watches its rounds.

@@ -40,9 +40,11 @@ std::vector<double> run(DecodeRounds& rounds, std::int64_t count) {
 
 // Launches and labels as the backend declares them. What a launch reads of the caches grows with the rounds.
 void label_kernels(RoundProfile& profile, std::vector<engine::LaunchRecord> launches, std::int64_t width) {
-  MatchedLaunches matched = match_launches(profile.rounds, std::move(launches), [&](std::size_t round) {
+  const auto context_of = [&](std::size_t round) {
     return profile.first_context + static_cast<std::int64_t>(round + 1) * width;
-  });
+  };
+  MatchedLaunches matched =
+      match_launches(profile.rounds, {.kinds = {std::move(launches)}, .kind_of = {}, .context_of = context_of});
   profile.unmatched = std::move(matched.unmatched);
   profile.launches = std::move(matched.launches);
   profile.labels = std::move(matched.labels);

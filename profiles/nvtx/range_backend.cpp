@@ -54,6 +54,7 @@ class RangeBackend final : public engine::Backend {
     if (!drafted_) begin_round();
     drafted_ = false;
     const Range range(*sink_, kVerifyRange);
+    sink_->verifies(tree.size());
     return backend_->verify(tree, request);
   }
 

@@ -23,6 +23,8 @@ class RangeSink {
   virtual ~RangeSink() = default;
   virtual void push(const char* name) = 0;
   virtual void pop() = 0;
+  // Within "verify": how many nodes it has.
+  virtual void verifies(int nodes) { (void)nodes; }
 };
 
 // The calls of one backend come from one thread.

@@ -38,19 +38,30 @@ std::vector<std::int32_t> kernel_names(const std::vector<KernelRecord>& round) {
   return names;
 }
 
-std::string launch_mismatch(const std::vector<std::vector<KernelRecord>>& rounds,
-                            std::span<const engine::LaunchRecord> declared) {
-  if (declared.empty()) return "the backend declares no launches";
-  std::vector<std::int32_t> first;
+std::size_t kind_of(const DeclaredRounds& declared, std::size_t round) {
+  return declared.kind_of ? declared.kind_of(round) : 0;
+}
+
+std::string launch_mismatch(const std::vector<std::vector<KernelRecord>>& rounds, const DeclaredRounds& declared) {
+  struct First {
+    std::size_t round = 0;
+    std::vector<std::int32_t> names;
+  };
+  std::map<std::size_t, First> firsts;  // by kind
   for (std::size_t r = 0; r < rounds.size(); ++r) {
-    const std::vector<std::int32_t> names = kernel_names(rounds[r]);
-    if (names.size() != declared.size())
-      return fmt::format("the backend declares {} launches a round, round {} has {} kernels", declared.size(), r,
+    const std::size_t kind = kind_of(declared, r);
+    const std::vector<engine::LaunchRecord>& launches = declared.kinds.at(kind);
+    if (launches.empty()) return "the backend declares no launches";
+    std::vector<std::int32_t> names = kernel_names(rounds[r]);
+    if (names.size() != launches.size())
+      return fmt::format("the backend declares {} launches a round, round {} has {} kernels", launches.size(), r,
                          names.size());
-    if (r == 0) first = names;
-    const auto other = std::mismatch(names.begin(), names.end(), first.begin()).first;
+    const auto [first, is_first] = firsts.try_emplace(kind, First{r, names});
+    if (is_first) continue;
+    const auto other = std::mismatch(names.begin(), names.end(), first->second.names.begin()).first;
     if (other != names.end())
-      return fmt::format("kernel {} of round {} is not that of round 0", std::distance(names.begin(), other), r);
+      return fmt::format("kernel {} of round {} is not that of round {}", std::distance(names.begin(), other), r,
+                         first->second.round);
   }
   return {};
 }
@@ -101,18 +112,22 @@ RoundTable make_round_table(const std::vector<std::vector<KernelRecord>>& rounds
   return table;
 }
 
-MatchedLaunches match_launches(const std::vector<std::vector<KernelRecord>>& rounds,
-                               std::vector<engine::LaunchRecord> declared,
-                               const std::function<std::int64_t(std::size_t)>& context_of) {
+MatchedLaunches match_launches(const std::vector<std::vector<KernelRecord>>& rounds, const DeclaredRounds& declared) {
   MatchedLaunches result;
   result.unmatched = launch_mismatch(rounds, declared);
-  if (result.unmatched.empty()) result.launches = std::move(declared);
+  std::vector<std::size_t> first_of_kind;
+  if (result.unmatched.empty()) {
+    for (const std::vector<engine::LaunchRecord>& launches : declared.kinds) {
+      first_of_kind.push_back(result.launches.size());
+      result.launches.insert(result.launches.end(), launches.begin(), launches.end());
+    }
+  }
   const std::size_t none = result.launches.size();
   result.launches.emplace_back();
   for (std::size_t r = 0; r < rounds.size(); ++r) {
-    const std::int64_t context = context_of(r);
+    const std::int64_t context = declared.context_of(r);
     std::vector<RecordLabel>& labels = result.labels.emplace_back();
-    std::size_t kernel = 0;
+    std::size_t kernel = first_of_kind.empty() ? none : first_of_kind[kind_of(declared, r)];
     for (const KernelRecord& record : rounds[r]) {
       if (record.copy) {
         labels.push_back({none, record.copied_bytes});

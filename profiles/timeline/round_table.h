@@ -38,17 +38,22 @@ struct RoundTable {
                                           std::span<const engine::LaunchRecord> launches,
                                           const std::function<RecordLabel(std::size_t, std::size_t)>& label_of);
 
-// What records that carry no labels of their own are: kernel k of a round is launch k as the backend declares it, a
-// copy is none of those and has its own bytes.
+// What records that carry no labels of their own are: kernel k of a round is launch k as the backend declares it for a
+// round of that kind, a copy is none of those and has its own bytes.
 struct MatchedLaunches {
   std::string unmatched;                         // why kernels carry no declared launch; empty when they do
-  std::vector<engine::LaunchRecord> launches;    // the declared ones, when they match; then one without words
+  std::vector<engine::LaunchRecord> launches;    // the declared ones, kind by kind, when they match; one without words
   std::vector<std::vector<RecordLabel>> labels;  // of every record of every round
 };
 
-// `context_of(round)`: tokens that the caches held at a round's end, for what a launch reads of them.
+// Rounds of a walk differ: one has a draft before its verify, the last verifies fewer nodes.
+struct DeclaredRounds {
+  std::vector<std::vector<engine::LaunchRecord>> kinds;
+  std::function<std::size_t(std::size_t)> kind_of;  // of a round; not set: all are of the first
+  // Tokens that the caches held at a round's end, for what a launch reads of them.
+  std::function<std::int64_t(std::size_t)> context_of;
+};
 [[nodiscard]] MatchedLaunches match_launches(const std::vector<std::vector<KernelRecord>>& rounds,
-                                             std::vector<engine::LaunchRecord> declared,
-                                             const std::function<std::int64_t(std::size_t)>& context_of);
+                                             const DeclaredRounds& declared);
 
 }  // namespace tare::profiles

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "base/error.h"
 #include "engine/backends/make_backend.h"
 #include "engine/decode/session.h"
@@ -22,8 +27,13 @@ KernelRecords kernels() {
       {0, 0, 0, 10, 90}, {0, 0, 0, 210, 250}, {1, 0, 0, 260, 290}, {0, 0, 0, 410, 470}, {1, 0, 0, 470, 490}};
   return records;
 }
-std::vector<engine::LaunchRecord> declared() {
-  return {{"product q4", "layers.3.mlp.down_proj.weight", 1000, 10}, {"norm", "norm.weight", 0, 0}};
+DeclaredLaunches always(std::vector<engine::LaunchRecord> launches) {
+  return [launches = std::move(launches)](int, bool) { return launches; };
+}
+const std::vector<engine::LaunchRecord> kDeclared = {{"product q4", "layers.3.mlp.down_proj.weight", 1000, 10},
+                                                     {"norm", "norm.weight", 0, 0}};
+DeclaredLaunches declared() {
+  return always(kDeclared);
 }
 
 template <class Action>
@@ -53,13 +63,39 @@ TEST(ReplayProfile, SumsUpWhatLiesWithinTheRounds) {
 }
 
 TEST(ReplayProfile, SaysWhyKernelsCarryNoLaunch) {
-  const ReplayProfile fewer = make_replay_profile(kernels(), kMarks, {declared().front()});
+  const ReplayProfile fewer = make_replay_profile(kernels(), kMarks, always({kDeclared.front()}));
   EXPECT_THAT(fewer.unmatched, HasSubstr("declares 1 launches a round, round 0 has 2 kernels"));
   EXPECT_EQ(fewer.rows[0].launch, "");
   EXPECT_EQ(fewer.rows[0].kernel, "product");
   KernelRecords other = kernels();
   other.records[3].name = 1;
   EXPECT_THAT(make_replay_profile(other, kMarks, declared()).unmatched, HasSubstr("kernel 0 of round 1"));
+}
+
+TEST(ReplayProfile, RoundsOfSeveralKindsHaveTheirOwnLaunches) {
+  // The second round verifies one node without a draft, the first 16 after one.
+  std::vector<RoundMark> marks = kMarks;
+  marks[0].nodes = 16;
+  marks[0].drafted = true;
+  KernelRecords records = kernels();
+  records.names.emplace_back("draft");
+  records.records.insert(records.records.begin() + 1, {2, 0, 0, 202, 206});
+  const auto of_kind = [](int nodes, bool drafted) {
+    std::vector<engine::LaunchRecord> launches = kDeclared;
+    launches[0].part = nodes == 16 ? "wide" : "narrow";
+    if (drafted) launches.insert(launches.begin(), {"draft", "drafter", 0, 0});
+    return launches;
+  };
+  const ReplayProfile profile = make_replay_profile(records, marks, of_kind);
+  EXPECT_EQ(profile.unmatched, "");
+  std::map<std::string, double> calls;
+  for (const KernelRow& row : profile.rows) calls[row.launch + " " + row.part] = row.calls;
+  const std::map<std::string, double> expected = {
+      {"draft drafter", 0.5}, {"product q4 wide", 0.5}, {"product q4 narrow", 0.5}, {"norm norm.weight", 1}};
+  EXPECT_EQ(calls, expected);
+
+  // Told nothing of the draft, the first round does not fit.
+  EXPECT_THAT(make_replay_profile(records, marks, declared()).unmatched, HasSubstr("round 0 has 3 kernels"));
 }
 
 TEST(ReplayProfile, CopiesHaveRowsAndTheKernelsBesideThemTheirLaunches) {
@@ -107,9 +143,9 @@ TEST(ReplayProfile, CountsWhatTheCollectorLost) {
 }
 
 TEST(ReplayProfile, RefusesWhatIsNotWhole) {
-  EXPECT_THAT(fault([&] { (void)make_replay_profile(kernels(), {}, {}); }), HasSubstr("no rounds"));
+  EXPECT_THAT(fault([&] { (void)make_replay_profile(kernels(), {}, declared()); }), HasSubstr("no rounds"));
   const std::vector<RoundMark> three = {kMarks[0], {320, 380, 0}, kMarks[1]};
-  EXPECT_THAT(fault([&] { (void)make_replay_profile(kernels(), three, {}); }),
+  EXPECT_THAT(fault([&] { (void)make_replay_profile(kernels(), three, declared()); }),
               HasSubstr("round 2 of 3 has no records"));
 }
 
