@@ -142,8 +142,11 @@ VerdictLine verdict_line(const Findings& findings, const Effect& effect) {
 }
 
 std::string validity_sentence(const Validity& validity) {
-  const std::string counted = fmt::format("{} of {} replays gave back their text, token by token and round by round",
-                                          count_text(validity.prompts_validated), count_text(validity.prompts_total));
+  // Given texts were written by nobody here: there are no rounds to give back.
+  const bool has_rounds = validity.rounds_validated > 0;
+  const std::string counted =
+      fmt::format("{} of {} replays gave back their text, token by token{}", count_text(validity.prompts_validated),
+                  count_text(validity.prompts_total), has_rounds ? " and round by round" : "");
   if (!validity.valid) {
     std::string sentence = "The instrument is not valid; no number below may be read as a result. " + counted + ".";
     if (validity.first_difference) {
@@ -160,10 +163,10 @@ std::string validity_sentence(const Validity& validity) {
   for (const PositiveControl& control : validity.controls)
     (control.caught ? caught : missed).push_back(visible_text(control.name));
   std::string sentence = fmt::format(
-      "{}: {} ({}, {}).",
+      "{}: {} ({}{}).",
       missed.empty() ? "The instrument is valid" : "The validation cannot be trusted, it missed what it must catch",
       counted, plural(validity.tokens_validated, "token", "tokens"),
-      plural(validity.rounds_validated, "round", "rounds"));
+      has_rounds ? ", " + plural(validity.rounds_validated, "round", "rounds") : "");
   if (validity.controls.empty()) sentence += " No positive control was run.";
   if (!caught.empty())
     sentence += fmt::format(" Positive controls caught, {} of {}: {}.", count_text(caught.size()),
