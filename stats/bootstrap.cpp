@@ -3,26 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
 #include "base/error.h"
-#include "base/philox.h"
-#include "base/thread_pool.h"
 #include "stats/distributions.h"
 #include "stats/quantiles.h"
 
 namespace tare::stats {
 namespace {
 
-constexpr std::uint32_t kBootstrapTag =
-    0xB0075742;                             // third counter word: keeps these draws apart from others of the seed
-constexpr double kTieTolerance = 1e-12;     // relative: sums of the same terms in another order are ties
-constexpr std::size_t kManyPrompts = 4096;  // above it fewer draws are taken from one 64-bit word
-constexpr std::size_t kResampleGrain = 64;
-
-__extension__ using Uint128 = unsigned __int128;
+constexpr double kTieTolerance = 1e-12;  // relative: sums of the same terms in another order are ties
 
 struct Totals {
   double baseline_numerator = 0;
@@ -65,64 +56,68 @@ Totals sum(const std::vector<Totals>& rows) {
   return total;
 }
 
-// One resample: n rows drawn with replacement. Several indices come from one 64-bit word: multiply by n, the high half
-// is an index, the low half the next word (Brackett-Rozinsky and Lemire). The bias of an index is below n^4 / 2^64 for
-// n <= 4096.
-double resample_ratio(const std::vector<Totals>& rows, std::uint64_t seed, std::uint32_t resample) {
-  const std::size_t count = rows.size();
-  const int draws_per_word = count <= kManyPrompts ? 4 : 1;
-  const std::array<std::uint32_t, 2> key{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
-  Totals total;
-  std::size_t drawn = 0;
-  for (std::uint32_t index = 0; drawn < count; ++index) {
-    const auto words = philox4x32({index, resample, kBootstrapTag, 0}, key);
-    for (const std::size_t half : {std::size_t{0}, std::size_t{2}}) {
-      std::uint64_t word = (std::uint64_t{words[half + 1]} << 32) | words[half];
-      for (int draw = 0; draw < draws_per_word && drawn < count; ++draw, ++drawn) {
-        const Uint128 product = Uint128{word} * count;
-        total += rows[static_cast<std::size_t>(product >> 64)];
-        word = static_cast<std::uint64_t>(product);
-      }
-    }
-  }
-  return total.ratio();
-}
+// What of the rows a resample has to add up when the text was forced: its tokens are equal in both arms and cancel.
+struct DenominatorTotals {
+  double baseline = 0;
+  double arm = 0;
 
-// n^n when that is no more than `limit`, else 0.
-std::size_t exhaustive_count(std::size_t count, std::size_t limit) {
-  std::size_t total = 1;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (total > limit / count) return 0;
-    total *= count;
+  DenominatorTotals& operator+=(const DenominatorTotals& other) {
+    baseline += other.baseline;
+    arm += other.arm;
+    return *this;
   }
-  return total;
+  [[nodiscard]] double ratio() const { return baseline / arm; }
+};
+
+template <typename Row>
+double resample_ratio(const std::vector<Row>& rows, std::uint64_t seed, std::uint32_t resample,
+                      std::vector<std::uint32_t>& drawn) {
+  std::uint32_t* next = drawn.data();
+  draw_with_replacement(seed, ResampleKind::kPrompts, resample, rows.size(), rows.size(),
+                        [&next](std::size_t index) { *next++ = static_cast<std::uint32_t>(index); });
+  // Two sums that do not wait for one another.
+  Row even;
+  Row odd;
+  std::size_t i = 0;
+  for (; i + 1 < drawn.size(); i += 2) {
+    even += rows[drawn[i]];
+    odd += rows[drawn[i + 1]];
+  }
+  if (i < drawn.size()) even += rows[drawn[i]];
+  even += odd;
+  return even.ratio();
 }
 
 std::vector<double> all_ratios(const std::vector<Totals>& rows, std::size_t total) {
   std::vector<double> ratios(total);
   for (std::size_t number = 0; number < total; ++number) {
     Totals sums;
-    std::size_t digits = number;
-    for (std::size_t i = 0; i < rows.size(); ++i, digits /= rows.size()) sums += rows[digits % rows.size()];
+    enumerated_resample(number, rows.size(), [&](std::size_t index) { sums += rows[index]; });
     ratios[number] = sums.ratio();
   }
   return ratios;
 }
 
-std::vector<double> random_ratios(const std::vector<Totals>& rows, const BootstrapOptions& options) {
+template <typename Row>
+std::vector<double> random_ratios_of(const std::vector<Row>& rows, const BootstrapOptions& options) {
   std::vector<double> ratios(static_cast<std::size_t>(options.resamples));
-  const auto fill = [&](int, std::size_t begin, std::size_t end) {
+  for_each_resample(ratios.size(), options.threads, [&](std::size_t begin, std::size_t end) {
+    std::vector<std::uint32_t> drawn(rows.size());
     for (std::size_t b = begin; b < end; ++b) {
-      ratios[b] = resample_ratio(rows, options.seed, static_cast<std::uint32_t>(b));
+      ratios[b] = resample_ratio(rows, options.seed, static_cast<std::uint32_t>(b), drawn);
     }
-  };
-  if (options.threads == 1) {
-    fill(0, 0, ratios.size());
-  } else {
-    ThreadPool pool(options.threads);
-    pool.parallel_for(ratios.size(), kResampleGrain, fill);
-  }
+  });
   return ratios;
+}
+
+std::vector<double> random_ratios(const std::vector<Totals>& rows, const BootstrapOptions& options) {
+  const bool forced = std::all_of(rows.begin(), rows.end(),
+                                  [](const Totals& row) { return row.baseline_numerator == row.arm_numerator; });
+  if (!forced) return random_ratios_of(rows, options);
+  std::vector<DenominatorTotals> denominators;
+  denominators.reserve(rows.size());
+  for (const Totals& row : rows) denominators.push_back({row.baseline_denominator, row.arm_denominator});
+  return random_ratios_of(denominators, options);
 }
 
 // a = sum d^3 / (6 (sum d^2)^1.5), d the mean of the leave-one-out values minus each; 0 when they are all equal.
@@ -158,12 +153,6 @@ std::optional<double> bca_level(double nominal, double z0, double acceleration) 
   const double level = normal_cdf(z0 + z / scale);
   if (level > 0 && level < 1) return level;
   return std::nullopt;
-}
-
-void check_options(const BootstrapOptions& options) {
-  if (options.resamples < 100) throw input_error("bootstrap.resamples", "at least 100 are needed, 10000 are usual");
-  if (options.threads < 1) throw input_error("bootstrap.threads", "must be at least 1");
-  if (!(options.level > 0 && options.level < 1)) throw input_error("bootstrap.level", "must lie between 0 and 1");
 }
 
 void fill_bca(BootstrapResult& result, const std::vector<double>& ascending, double theta, const Interval& percentile) {
@@ -203,7 +192,7 @@ void warn_of_few_prompts(Estimate& estimate, std::size_t prompts) {
 
 BootstrapResult bootstrap_ratio(const PromptTotals& baseline, const PromptTotals& arm,
                                 const BootstrapOptions& options) {
-  check_options(options);
+  check_bootstrap_options(options);
   const std::vector<Totals> rows = interleave(baseline, arm);
   const Totals total = sum(rows);
   const double theta = total.ratio();

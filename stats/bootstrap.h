@@ -14,15 +14,9 @@
 
 #include "stats/effect.h"
 #include "stats/observations.h"
+#include "stats/resampling.h"
 
 namespace tare::stats {
-
-struct BootstrapOptions {
-  int resamples = 10'000;
-  std::uint64_t seed = 1;
-  int threads = 1;
-  double level = 0.95;
-};
 
 inline constexpr int kFewPrompts = 20;  // percentile intervals under-cover below this
 

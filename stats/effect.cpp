@@ -40,6 +40,10 @@ std::string_view method_name(Method method) {
       return "two_way";
     case Method::kBlockPairs:
       return "block_pairs";
+    case Method::kPooledSittings:
+      return "pooled_sittings";
+    case Method::kTwoWayBootstrap:
+      return "two_way_bootstrap";
   }
   return "unknown";
 }

@@ -25,6 +25,8 @@ enum class Method {
   kBlockEffects,     // t on effects of blocks (granularity prompt)
   kTwoWay,           // prompt and run variance together, Satterthwaite
   kBlockPairs,       // t on differences of neighbouring runs (robustness line)
+  kPooledSittings,   // random effects over sittings, t
+  kTwoWayBootstrap,  // prompts and runs drawn together
 };
 
 // Whether a larger value of the measure is better: decode speed yes, time to first token no.

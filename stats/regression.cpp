@@ -59,15 +59,20 @@ ScaledPositions scale_positions(const std::vector<double>& positions) {
   return scaled;
 }
 
-// Columns: 1, arms 1..arms-1, x..x^degree.
-MatrixXd design_matrix(std::span<const Run> runs, int arms, const VectorXd& x, int degree) {
-  MatrixXd design = MatrixXd::Zero(x.size(), arms + degree);
+// Columns: 1, arms 1..arms-1, x..x^degree, covariates less their means.
+MatrixXd design_matrix(std::span<const Run> runs, int arms, const VectorXd& x, int degree,
+                       std::span<const Covariate> covariates) {
+  MatrixXd design = MatrixXd::Zero(x.size(), arms + degree + static_cast<Eigen::Index>(covariates.size()));
   design.col(0).setOnes();
   for (Eigen::Index r = 0; r < x.size(); ++r) {
     const int arm = runs[static_cast<std::size_t>(r)].arm;
     if (arm > 0) design(r, arm) = 1;
   }
   for (int k = 1; k <= degree; ++k) design.col(arms + k - 1) = x.array().pow(k).matrix();
+  for (std::size_t c = 0; c < covariates.size(); ++c) {
+    const VectorXd values = Eigen::Map<const VectorXd>(covariates[c].values.data(), x.size());
+    design.col(arms + degree + static_cast<Eigen::Index>(c)) = (values.array() - values.mean()).matrix();
+  }
   return design;
 }
 
@@ -111,18 +116,24 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return scale > 0 ? sum / scale : 0;
 }
 
-// Of [run is the arm's] with x^1..x^degree, over the runs of the arm and of the baseline.
-std::vector<double> treatment_correlations(std::span<const Run> runs, const VectorXd& x, int arm, int degree) {
+// Of [run is the arm's] with a number of each run, over the runs of the arm and of the baseline.
+template <typename ValueOfRun>
+double treatment_correlation(std::span<const Run> runs, int arm, const ValueOfRun& value_of) {
+  std::vector<double> treated;
+  std::vector<double> value;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    if (runs[r].arm != 0 && runs[r].arm != arm) continue;
+    treated.push_back(runs[r].arm == arm ? 1.0 : 0.0);
+    value.push_back(value_of(r));
+  }
+  return correlation(treated, value);
+}
+
+std::vector<double> drift_correlations(std::span<const Run> runs, const VectorXd& x, int arm, int degree) {
   std::vector<double> correlations;
   for (int k = 1; k <= degree; ++k) {
-    std::vector<double> treated;
-    std::vector<double> power;
-    for (std::size_t r = 0; r < runs.size(); ++r) {
-      if (runs[r].arm != 0 && runs[r].arm != arm) continue;
-      treated.push_back(runs[r].arm == arm ? 1.0 : 0.0);
-      power.push_back(std::pow(x[static_cast<Eigen::Index>(r)], k));
-    }
-    correlations.push_back(correlation(treated, power));
+    correlations.push_back(
+        treatment_correlation(runs, arm, [&](std::size_t r) { return std::pow(x[static_cast<Eigen::Index>(r)], k); }));
   }
   return correlations;
 }
@@ -151,6 +162,35 @@ void fill_drift(DriftFit& drift, const LeastSquares& fit, const ScaledPositions&
   if (drift.residual_degrees_of_freedom < 1) return;
   const double standard_error = fit.residual_sd * std::sqrt(contrast.dot(fit.inverse_gram * contrast));
   drift.per_slot_interval = t_interval(drift.per_slot, standard_error, drift.residual_degrees_of_freedom, level);
+}
+
+void check_covariates(std::span<const Covariate> covariates, std::size_t runs) {
+  for (const Covariate& covariate : covariates) {
+    if (covariate.values.size() != runs) throw internal_error("regress_runs: a covariate needs one value a run");
+    for (const double value : covariate.values) {
+      if (!std::isfinite(value)) throw input_error("covariate " + covariate.name, "is not known for every run");
+    }
+  }
+}
+
+std::vector<CovariateFit> covariate_fits(std::span<const Run> runs, std::span<const Covariate> covariates,
+                                         const LeastSquares& fit, const DriftFit& drift, int arms, double level) {
+  std::vector<CovariateFit> fits;
+  for (std::size_t c = 0; c < covariates.size(); ++c) {
+    const Eigen::Index column = arms + drift.degree + static_cast<Eigen::Index>(c);
+    CovariateFit of_covariate{.name = covariates[c].name, .slope = fit.coefficients[column]};
+    if (drift.residual_degrees_of_freedom >= 1) {
+      of_covariate.slope_interval =
+          t_interval(of_covariate.slope, fit.residual_sd * std::sqrt(fit.inverse_gram(column, column)),
+                     drift.residual_degrees_of_freedom, level);
+    }
+    for (int arm = 1; arm < arms; ++arm) {
+      of_covariate.treatment_correlation.push_back(
+          treatment_correlation(runs, arm, [&](std::size_t r) { return covariates[c].values[r]; }));
+    }
+    fits.push_back(std::move(of_covariate));
+  }
+  return fits;
 }
 
 // Externally studentised residuals against t(df - 1), Bonferroni over the runs; the worst one is named.
@@ -256,26 +296,28 @@ int drift_degree_rule(int blocks) {
 }
 
 RegressionResult regress_runs(std::span<const Run> runs, std::span<const double> log_rates, int arms, int degree,
-                              DriftVariable variable, double level) {
+                              DriftVariable variable, double level, std::span<const Covariate> covariates) {
   if (runs.size() != log_rates.size()) throw internal_error("regress_runs: runs and log rates differ in number");
   if (arms < 2) throw input_error("run-level regression", "needs at least two arms");
   if (degree < 0) throw input_error("drift degree", "must not be negative");
   const int wanted_degree = degree;
   const int run_count = static_cast<int>(runs.size());
-  while (degree > 0 && run_count - arms - degree < 1) --degree;
+  check_covariates(covariates, runs.size());
+  const int covariate_count = static_cast<int>(covariates.size());
+  while (degree > 0 && run_count - arms - degree - covariate_count < 1) --degree;
 
   RegressionResult result;
   DriftFit& drift = result.drift;
   drift.degree = degree;
   drift.variable = variable;
   drift.position = run_positions(runs, variable);
-  drift.residual_degrees_of_freedom = run_count - arms - degree;
+  drift.residual_degrees_of_freedom = run_count - arms - degree - covariate_count;
   const ScaledPositions x = scale_positions(drift.position);
   const VectorXd y = Eigen::Map<const VectorXd>(log_rates.data(), run_count);
-  const LeastSquares fit = solve(design_matrix(runs, arms, x.value, degree), y);
+  const LeastSquares fit = solve(design_matrix(runs, arms, x.value, degree, covariates), y);
 
   for (int arm = 1; arm < arms; ++arm) {
-    drift.treatment_correlation.push_back(treatment_correlations(runs, x.value, arm, degree));
+    drift.treatment_correlation.push_back(drift_correlations(runs, x.value, arm, degree));
     const auto count = [&](int which) {
       return static_cast<double>(std::count_if(runs.begin(), runs.end(), [&](const Run& r) { return r.arm == which; }));
     };
@@ -284,7 +326,11 @@ RegressionResult regress_runs(std::span<const Run> runs, std::span<const double>
   fill_drift(drift, fit, x, arms, level);
   for (int arm = 1; arm < arms; ++arm) {
     result.estimates.push_back(arm_estimate(arm, fit, drift, wanted_degree, level));
+    for (const Covariate& covariate : covariates) {
+      result.estimates.back().method_text += fmt::format("; at equal {}", covariate.name);
+    }
   }
+  result.covariates = covariate_fits(runs, covariates, fit, drift, arms, level);
   warn_of_outlier(runs, fit, drift.residual_degrees_of_freedom, result.warnings);
   warn_of_drift(drift, result.warnings);
   warn_of_order(runs, drift.position, arms, result.warnings);

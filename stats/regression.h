@@ -1,13 +1,15 @@
 // Run-level regression: ln rate of each run on arm columns and a drift polynomial, ordinary least squares, t intervals.
 //
-// y_r = intercept + sum over arms a >= 1 of effect_a [arm_r = a] + sum over k = 1..degree of c_k x_r^k + e_r, where x
-// is the slot number (or the run's mid-time), centred. Launches are the independent units, so the t interval is about
-// any launch of this suite of prompts. In a balanced order the polynomial leaves the estimate and removes drift from
-// the residual.
+// y_r = intercept + sum over arms a >= 1 of effect_a [arm_r = a] + sum over k = 1..degree of c_k x_r^k
+//       + sum over covariates of g (z_r - mean z) + e_r,
+// where x is the slot number (or the run's mid-time), centred; z a covariate, such as ln of the clock during the run.
+// Launches are the independent units, so the t interval is about any launch of this suite of prompts. In a balanced
+// order the polynomial leaves the estimate and removes drift from the residual.
 #pragma once
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "stats/effect.h"
@@ -41,17 +43,33 @@ struct DriftFit {
   std::vector<double> residual = {};  // per run
 };
 
+// A reading of each run that explains part of its rate: ln of its mean clock. It takes noise out of the residual, and
+// changes the question where the arm itself moves it (a hungrier kernel under a power cap lowers the clock): the effect
+// is then "at equal clock", so it stands beside the verdict's and never in its place.
+struct Covariate {
+  std::string name = {};            // "ln clock"
+  std::vector<double> values = {};  // per run, finite
+};
+
+struct CovariateFit {
+  std::string name = {};
+  double slope = 0;  // of ln rate; for ln clock 1 where the clock decides, 0 where it does not
+  std::optional<Interval> slope_interval = {};
+  std::vector<double> treatment_correlation = {};  // with arm a's column, [arm - 1]: far from 0 the arm moves it
+};
+
 struct RegressionResult {
   std::vector<Estimate> estimates = {};  // per arm 1..arms-1
   DriftFit drift = {};
+  std::vector<CovariateFit> covariates = {};
   std::vector<Warning> warnings = {};  // about the fit as a whole: drift, outliers, order
 };
 
 // `log_rates` per run, as run_log_rates gives them. With too few runs for the degree it is lowered until one degree of
 // freedom remains (the estimate is then inconclusive and says so). Throws Error (invalid) when the columns are not
-// independent: an arm without runs, runs of one arm only at one time.
+// independent: an arm without runs, runs of one arm only at one time, a covariate that never changes.
 [[nodiscard]] RegressionResult regress_runs(std::span<const Run> runs, std::span<const double> log_rates, int arms,
                                             int degree, DriftVariable variable = DriftVariable::kSlot,
-                                            double level = 0.95);
+                                            double level = 0.95, std::span<const Covariate> covariates = {});
 
 }  // namespace tare::stats

@@ -4,72 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "base/error.h"
 #include "stats/bootstrap.h"
+#include "stats/cells.h"
 #include "stats/distributions.h"
 
 namespace tare::stats {
 namespace {
-
-// A rectangle prompts x columns of linearised log rates (or of their differences within blocks).
-struct Cells {
-  std::size_t prompts = 0;
-  std::size_t columns = 0;
-  std::vector<double> value;  // row = prompt
-
-  [[nodiscard]] double operator()(std::size_t prompt, std::size_t column) const {
-    return value[prompt * columns + column];
-  }
-  [[nodiscard]] double row_mean(std::size_t prompt) const {
-    double sum = 0;
-    for (std::size_t c = 0; c < columns; ++c) sum += (*this)(prompt, c);
-    return sum / static_cast<double>(columns);
-  }
-};
-
-// c_ir = ln rate_r + P (N_ir / N_r - D_ir / D_r) for the given runs.
-Cells linearised_cells(const Observations& observations, const std::vector<std::size_t>& runs) {
-  Cells cells{.prompts = observations.prompts,
-              .columns = runs.size(),
-              .value = std::vector<double>(observations.prompts * runs.size())};
-  const double count = static_cast<double>(observations.prompts);
-  for (std::size_t c = 0; c < runs.size(); ++c) {
-    double numerators = 0;
-    double denominators = 0;
-    for (std::size_t i = 0; i < observations.prompts; ++i) {
-      numerators += observations.numerator[observations.at(i, runs[c])];
-      denominators += observations.denominator[observations.at(i, runs[c])];
-    }
-    const double log_rate = std::log(numerators / denominators);
-    for (std::size_t i = 0; i < observations.prompts; ++i) {
-      const std::size_t cell = observations.at(i, runs[c]);
-      cells.value[i * runs.size() + c] = log_rate + count * (observations.numerator[cell] / numerators -
-                                                             observations.denominator[cell] / denominators);
-    }
-  }
-  return cells;
-}
-
-// Sum of squares after row and column means are taken out; (P-1)(columns-1) degrees of freedom.
-double interaction_squares(const Cells& cells) {
-  std::vector<double> column_mean(cells.columns, 0);
-  double grand_mean = 0;
-  for (std::size_t i = 0; i < cells.prompts; ++i) {
-    for (std::size_t c = 0; c < cells.columns; ++c) column_mean[c] += cells(i, c) / static_cast<double>(cells.prompts);
-  }
-  for (const double mean : column_mean) grand_mean += mean / static_cast<double>(cells.columns);
-  double squares = 0;
-  for (std::size_t i = 0; i < cells.prompts; ++i) {
-    const double row_mean = cells.row_mean(i);
-    for (std::size_t c = 0; c < cells.columns; ++c) {
-      const double residual = cells(i, c) - row_mean - column_mean[c] + grand_mean;
-      squares += residual * residual;
-    }
-  }
-  return squares;
-}
 
 struct Components {
   double prompt = 0;  // V_prompt
@@ -82,21 +24,15 @@ double variance_over_prompts(const std::vector<double>& differences) {
 }
 
 Components components_by_run(const Observations& observations, int arm) {
-  std::vector<std::size_t> baseline_runs;
-  std::vector<std::size_t> arm_runs;
-  for (std::size_t r = 0; r < observations.runs.size(); ++r) {
-    if (observations.runs[r].arm == 0) baseline_runs.push_back(r);
-    if (observations.runs[r].arm == arm) arm_runs.push_back(r);
-  }
-  const Cells baseline = linearised_cells(observations, baseline_runs);
-  const Cells treated = linearised_cells(observations, arm_runs);
+  const LogRateCells baseline = linearised_cells(observations, runs_of_arm(observations, 0));
+  const LogRateCells treated = linearised_cells(observations, runs_of_arm(observations, arm));
   std::vector<double> differences;
   for (std::size_t i = 0; i < observations.prompts; ++i) {
     differences.push_back(treated.row_mean(i) - baseline.row_mean(i));
   }
   const double prompts = static_cast<double>(observations.prompts);
-  const double of_baseline = static_cast<double>(baseline_runs.size());
-  const double of_arm = static_cast<double>(arm_runs.size());
+  const double of_baseline = static_cast<double>(baseline.columns);
+  const double of_arm = static_cast<double>(treated.columns);
   const double df = (prompts - 1) * (of_baseline + of_arm - 2);
   const double residual_variance = df > 0 ? (interaction_squares(baseline) + interaction_squares(treated)) / df : 0;
   return {.prompt = variance_over_prompts(differences),
@@ -104,25 +40,11 @@ Components components_by_run(const Observations& observations, int arm) {
 }
 
 Components components_by_block(const Observations& observations, int arm) {
-  std::map<int, std::size_t> baseline_of_block;
-  std::map<int, std::size_t> arm_of_block;
-  for (std::size_t r = 0; r < observations.runs.size(); ++r) {
-    if (observations.runs[r].arm == 0) baseline_of_block[observations.runs[r].block] = r;
-    if (observations.runs[r].arm == arm) arm_of_block[observations.runs[r].block] = r;
-  }
-  std::vector<std::size_t> baseline_runs;
-  std::vector<std::size_t> arm_runs;
-  for (const auto& [block, run] : arm_of_block) {
-    arm_runs.push_back(run);
-    baseline_runs.push_back(baseline_of_block.at(block));
-  }
-  Cells difference = linearised_cells(observations, arm_runs);
-  const Cells baseline = linearised_cells(observations, baseline_runs);
-  for (std::size_t k = 0; k < difference.value.size(); ++k) difference.value[k] -= baseline.value[k];
+  const LogRateCells difference = block_difference_cells(observations, arm);
   std::vector<double> differences;
   for (std::size_t i = 0; i < observations.prompts; ++i) differences.push_back(difference.row_mean(i));
   const double prompts = static_cast<double>(observations.prompts);
-  const double blocks = static_cast<double>(arm_runs.size());
+  const double blocks = static_cast<double>(difference.columns);
   const double df = (prompts - 1) * (blocks - 1);
   const double residual_variance = df > 0 ? interaction_squares(difference) / df : 0;
   return {.prompt = variance_over_prompts(differences), .cell = residual_variance / (prompts * blocks)};

@@ -4,8 +4,11 @@
 
 #include <cmath>
 
+#include "base/error.h"
 #include "stats/block_effects.h"
 #include "stats/regression.h"
+#include "stats/simulation.h"
+#include "stats/two_way_bootstrap.h"
 
 namespace tare::stats {
 namespace {
@@ -88,6 +91,67 @@ TEST(TwoWay, OnePromptHasNoInterval) {
   one.denominator.resize(8);
   const Estimate runs = regress_runs(one.runs, run_log_rates(one), 2, 0).estimates[0];
   EXPECT_FALSE(two_way_estimate(one, 1, runs, false).interval.has_value());
+}
+
+TEST(TwoWayBootstrap, ItsSpreadIsThatOfTheTwoWayFormula) {
+  // Launches and reactions dominate the cell noise, so that counting it too often does not show.
+  ClockModel model;
+  model.log_effects = {0, 0.002};
+  model.launch_sd = 0.002;
+  model.reaction_sd = 0.008;
+  model.noise_sd = 0.0005;
+  double bootstrap = 0;
+  double formula = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const Observations clock = simulate(model, make_schedule(2, 2, seed), Granularity::kRun, 40, seed).observations;
+    const Estimate run_level = regress_runs(clock.runs, run_log_rates(clock), 2, 3).estimates[0];
+    bootstrap += two_way_bootstrap(clock, 1, false, {.resamples = 500}).standard_error;
+    formula += two_way_estimate(clock, 1, run_level, false).standard_error;
+  }
+  EXPECT_NEAR(bootstrap / formula, 0.98, 0.06);  // a bootstrap over 8 runs is sqrt(7/8) too narrow in its run part
+}
+
+TEST(TwoWayBootstrap, FewLaunchesAreTooNarrowAndSayIt) {
+  ClockModel model;
+  model.log_effects = {0, 0};
+  model.launch_sd = 0.003;
+  model.noise_sd = 0.0005;  // so that counting it twice hides nothing
+  int held = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const Observations clock = simulate(model, make_schedule(2, 1, seed), Granularity::kRun, 20, seed).observations;
+    const Estimate estimate = two_way_bootstrap(clock, 1, false, {.resamples = 200});
+    EXPECT_FALSE(estimate.conclusive);
+    held += estimate.interval->holds(0) ? 1 : 0;
+  }
+  EXPECT_LT(held, 275);  // 91.7 %: nominal is 95 %
+  EXPECT_GT(held, 220);
+}
+
+TEST(TwoWayBootstrap, BlocksAreDrawnWithBothOfTheirRuns) {
+  // A drift of 20 % between blocks is common to both arms of a block and must not widen the interval.
+  ClockModel model;
+  model.log_effects = {0, 0.004};
+  model.drift = DriftKind::kLinear;
+  model.drift_size = 0.2;
+  model.noise_sd = 0.0005;
+  const Observations clock = simulate(model, make_resident_schedule(2, 8, 1), Granularity::kPrompt, 30, 1).observations;
+  const Estimate paired = two_way_bootstrap(clock, 1, true);
+  EXPECT_TRUE(paired.conclusive);
+  EXPECT_TRUE(paired.interval->holds(0.004));
+  EXPECT_LT(paired.standard_error, 0.0005);
+  EXPECT_GT(two_way_bootstrap(clock, 1, false).standard_error, 0.01);  // drawn apart the drift is in it
+}
+
+TEST(TwoWayBootstrap, SameBitsForEveryThreadCount) {
+  ClockModel model;
+  model.log_effects = {0, 0.004};
+  const Observations clock = simulate(model, make_schedule(2, 2, 1), Granularity::kRun, 30, 1).observations;
+  const Estimate one = two_way_bootstrap(clock, 1, false, {.threads = 1});
+  const Estimate three = two_way_bootstrap(clock, 1, false, {.threads = 3});
+  EXPECT_EQ(one.interval->low, three.interval->low);
+  EXPECT_EQ(one.interval->high, three.interval->high);
+  EXPECT_EQ(one.standard_error, three.standard_error);
+  EXPECT_THROW((void)two_way_bootstrap(clock, 2, false), Error);
 }
 
 }  // namespace
