@@ -116,7 +116,7 @@ void check_candidates(const Place& place, std::int64_t window, std::int64_t posi
       throw place.error(window, position,
                         fmt::format("candidate {} is id {}, the vocabulary has {}", i, ids[i], reference.vocab_size));
     if (i == 0) continue;
-    if (values[i] > values[i - 1] || (values[i] == values[i - 1] && ids[i] <= ids[i - 1]))
+    if (values[i] > values[i - 1])
       throw place.error(window, position,
                         fmt::format("candidates {} and {} are out of order: ids {} and {}, log-probabilities {} and {}",
                                     i - 1, i, ids[i - 1], ids[i], values[i - 1], values[i]));

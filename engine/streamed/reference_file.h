@@ -39,8 +39,8 @@ struct Reference {
   std::int64_t window_tokens = 0;            // T
   std::int64_t vocab_size = 0;               //
   std::vector<std::int32_t> tokens;          // [W, T]
-  std::vector<std::int32_t> top_ids;         // [W, T, K] of the tokens that may follow, most likely first
-  std::vector<float> top_log_probabilities;  // [W, T, K] descending; equal ones by rising id
+  std::vector<std::int32_t> top_ids;         // [W, T, K], most likely first; equal logits by rising id
+  std::vector<float> top_log_probabilities;  // [W, T, K] descending
   std::vector<float> log_sum_exp;            // [W, T]
   std::vector<float> next_log_probability;   // [W, T - 1] of tokens[w][t + 1] after tokens[w][0 .. t]
 
