@@ -44,6 +44,9 @@ struct Plot {
 // Declared bytes over time, by part, against the measured read rate; left out when that is not known.
 [[nodiscard]] Plot rates_plot(const Findings& findings);
 
+// How far drafts are accepted, position by position; left out when no draft was decided on.
+[[nodiscard]] Plot acceptance_plot(const Findings& findings);
+
 // All figures of a report, in the order in which they are drawn.
 [[nodiscard]] std::vector<Plot> report_plots(const Findings& findings);
 

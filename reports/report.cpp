@@ -112,8 +112,9 @@ Figure draw(const Plot& plot, const fs::path& directory, const ReportOptions& op
 }  // namespace
 
 std::vector<Plot> report_plots(const Findings& findings) {
-  return {effects_plot(findings), runs_plot(findings),  prompts_plot(findings), conditions_plot(findings),
-          times_plot(findings),   round_plot(findings), rates_plot(findings),   time_differences_plot(findings)};
+  return {effects_plot(findings),   runs_plot(findings),  prompts_plot(findings), conditions_plot(findings),
+          times_plot(findings),     round_plot(findings), rates_plot(findings),   time_differences_plot(findings),
+          acceptance_plot(findings)};
 }
 
 void write_figure(const Plot& plot, const fs::path& file, const ReportOptions& options) {
