@@ -19,6 +19,14 @@ bool drafts(const CountedRun& run) {
                      [](const PromptResult& result) { return !result.rounds.nodes.empty(); });
 }
 
+// Walked along recorded rounds an arm without a drafter proposes nothing, so nothing of its is accepted.
+bool proposes(const CountedRun& run) {
+  return std::any_of(run.results.begin(), run.results.end(), [](const PromptResult& result) {
+    const std::vector<std::int64_t>& drafted = result.rounds.drafted;
+    return std::any_of(drafted.begin(), drafted.end(), [](std::int64_t tokens) { return tokens > 0; });
+  });
+}
+
 std::vector<forced::TextTally> tallies_of(const Gathered& gathered, const CountedRun& run) {
   std::vector<forced::TextTally> tallies;
   for (std::size_t i = 0; i < run.results.size(); ++i) {
@@ -96,8 +104,9 @@ std::vector<reports::ArmRounds> rounds_of_arms(const Gathered& gathered, std::ve
       }
     }
     for (auto& [name, category] : categories) rounds.categories.push_back(std::move(category));
-    for (const forced::PositionAcceptance& position : acceptance.positions)
-      rounds.positions.push_back({position.reached, position.tried, position.accepted});
+    if (proposes(*runs.front()))
+      for (const forced::PositionAcceptance& position : acceptance.positions)
+        rounds.positions.push_back({position.reached, position.tried, position.accepted});
     add_times(runs, rounds);
     const bool same =
         std::all_of(runs.begin(), runs.end(), [&](const CountedRun* run) { return same_rounds(*runs.front(), *run); });
