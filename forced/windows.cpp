@@ -48,13 +48,6 @@ TextWindow parse_window(std::string_view line, const std::string& where, const e
 
 }  // namespace
 
-std::string windows_digest(std::span<const TextWindow> windows) {
-  std::string parts;
-  for (const TextWindow& window : windows)
-    parts += fmt::format("{}\n{}\n{}\n", window.kind, window.id, digest_tokens(window.tokens));
-  return digest(parts);
-}
-
 WindowFile read_windows(const std::filesystem::path& path, const engine::Tokenizer* tokenizer,
                         std::int64_t window_tokens, std::int64_t limit) {
   if (window_tokens < 1) throw input_error("--window-tokens", "must be at least 1");
@@ -79,7 +72,10 @@ WindowFile read_windows(const std::filesystem::path& path, const engine::Tokeniz
     throw input_error(path.string(), "holds no windows", "one JSON object a line: id, kind, text or tokens");
   if (file.windows.size() < wanted)
     throw input_error(path.string(), fmt::format("holds {} windows, {} are wanted", file.windows.size(), limit));
-  file.tokens_digest = windows_digest(file.windows);
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(file.windows.size() * static_cast<std::size_t>(window_tokens));
+  for (const TextWindow& window : file.windows) tokens.insert(tokens.end(), window.tokens.begin(), window.tokens.end());
+  file.tokens_digest = digest_tokens(tokens);
   return file;
 }
 

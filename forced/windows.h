@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -25,11 +24,8 @@ struct TextWindow {
 struct WindowFile {
   std::vector<TextWindow> windows;
   std::string texts_digest;   // of the file's bytes
-  std::string tokens_digest;  // of the ids that are scored: windows_digest(windows)
+  std::string tokens_digest;  // of the ids that are scored, one window after the other (base/digest.h)
 };
-
-// Digest of kinds, ids and tokens of the windows, in order: equal digests mean equal work.
-[[nodiscard]] std::string windows_digest(std::span<const TextWindow> windows);
 
 // The first `limit` windows of the file (0: all), each cut to `window_tokens` >= 1 tokens. `tokenizer` may be null when
 // the file holds ids. Throws Error (input) naming file, line and window: no JSON, a missing or empty field, both text
