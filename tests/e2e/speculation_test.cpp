@@ -76,6 +76,27 @@ TEST_F(Speculation, ChainAndTreeWalkOneTextAndRoundedLogitsChangeNoRoundOfIt) {
   EXPECT_THAT(report, HasSubstr("tokens a round"));
 }
 
+// A sampled text too is walked in the rounds in which it was written: a draft is accepted when it is the keyed draw.
+TEST_F(Speculation, SampledTextsComeBackTokenByTokenAndRoundByRound) {
+  Json json = experiment();
+  json["texts"] = {{"mode", "sampled"}, {"temperature", 0.8}, {"seed", 5}, {"max_tokens", 40}};
+  add_arm(json, "tree", drafting(16, 8));
+  add_arm(json, "chain", drafting(8, 1));
+  const Finished measured = tare_run(write(json));
+  ASSERT_TRUE(measured.code == 0 || measured.code == 3) << measured.err;
+  const Json findings = parse_json(read_text_file(folder_ / "out" / "findings.json"), "findings.json");
+  const Json& validity = findings.at("validity");
+  EXPECT_TRUE(validity.at("valid").get<bool>());
+  EXPECT_EQ(validity.at("prompts_validated"), 4);
+  const auto tokens = validity.at("tokens_validated").get<std::int64_t>();
+  const auto rounds = validity.at("rounds_validated").get<std::int64_t>();
+  EXPECT_GT(rounds, 0);
+  EXPECT_LT(rounds, tokens) << "drafts were accepted";
+  const std::map<std::string, Json> arms = rounds_by_arm();
+  EXPECT_EQ(arms.at("tree").at("tokens"), arms.at("chain").at("tokens"));
+  EXPECT_GE(by_rounds(arms.at("tree")), by_rounds(arms.at("chain")));
+}
+
 TEST_F(Speculation, RecordedRoundsAreWalkedByACheckpointWithoutTrainedWeights) {
   const Finished rollouts =
       run({tare(), "rollouts", "--model", source("models/embedded"), "--options", drafting(12, 8).dump(), "--prompts",
