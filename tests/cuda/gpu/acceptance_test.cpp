@@ -1,0 +1,116 @@
+// Drafts stay as good whatever was rolled back before them: floors of acceptance for every depth of a commit, every
+// form of the recurrent state, with a round as one graph and without. A wrong state leaves the text right (the target
+// decides) and only spoils what is accepted, so nothing but such a floor sees it in the drafter.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "engine/backend/argmax.h"
+#include "engine/cuda/cuda_backend.h"
+#include "engine/speculate/draft_tree.h"
+#include "tests/cuda/gpu/gpu_test.h"
+#include "tests/source_folder.h"
+
+namespace tare::engine::test {
+namespace {
+
+using AcceptanceHopper = HopperTest;
+
+constexpr std::int64_t kRows = 15;
+constexpr std::int64_t kCandidates = 8;
+constexpr std::int64_t kNodes = 16;
+constexpr std::size_t kText = 120;
+constexpr int kDeepest = 6;
+constexpr double kFloor = 1.5;  // tokens that a round could commit; 1 when no draft is ever right
+
+struct Form {
+  const char* name;
+  GdnForm form;
+  Rollback rollback;
+  bool graph;
+};
+
+EngineOptions options_of(const Form& form) {
+  EngineOptions options;
+  options.backend = BackendKind::kCuda;
+  options.speculate.drafter = (source_folder() / "models" / "embedded" / "drafter").string();
+  options.context = 512;
+  options.gdn.form = form.form;
+  options.rollback = form.rollback;
+  options.cuda.graph = form.graph;
+  return options;
+}
+
+std::vector<std::int32_t> prompt_of(std::uint64_t seed) {
+  Philox random(seed);
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i < 30; ++i) tokens.push_back(static_cast<std::int32_t>(random.below(4000)));
+  return tokens;
+}
+
+std::vector<std::int32_t> plain_text(Backend& backend, std::span<const std::int32_t> prompt) {
+  backend.reset();
+  std::vector<std::int32_t> text = {argmax(backend.prefill(prompt))};
+  while (text.size() < kText) {
+    text.push_back(backend.verify(std::span(&text.back(), 1), {.logits = false}).best[0]);
+    backend.commit(1);
+  }
+  return text;
+}
+
+// Walks `text` in rounds that commit at most `depth` nodes: how many tokens a round could have committed, on average.
+// `forgotten`: so many nodes of every commit are left out, a rollback gone wrong.
+double tokens_within_reach(Backend& backend, std::span<const std::int32_t> prompt, std::span<const std::int32_t> text,
+                           std::size_t depth, std::size_t forgotten = 0) {
+  backend.reset();
+  (void)backend.prefill(prompt);
+  std::int64_t within_reach = 0;
+  std::int64_t rounds = 0;
+  for (std::size_t at = 0; at + kRows + 1 < text.size(); ++rounds) {
+    const DraftOutput drafted = backend.draft({.anchor = text[at], .tokens = kRows, .candidates = kCandidates});
+    const TokenTree tree = grow_tree(text[at], drafted, {.nodes = kNodes, .candidates = kCandidates});
+    (void)backend.verify(tree, {.logits = false});
+    std::vector<std::int32_t> path = {0};
+    for (int child = tree.child(0, text[at + 1]); child >= 0; child = tree.child(child, text[at + path.size()])) {
+      path.push_back(child);
+    }
+    within_reach += static_cast<std::int64_t>(path.size());
+    path.resize(std::min(path.size(), depth));
+    at += path.size();
+    path.resize(path.size() - std::min(path.size(), forgotten));
+    backend.commit(path);
+  }
+  return static_cast<double>(within_reach) / static_cast<double>(rounds);
+}
+
+TEST_F(AcceptanceHopper, HoldsAfterRollbacksOfEveryDepth) {
+  const auto checkpoint = open_checkpoint((source_folder() / "models" / "embedded").string());
+  for (const Form& form : {Form{"ring", GdnForm::kRecurrent, Rollback::kRing, true},
+                           Form{"ring, no graph", GdnForm::kRecurrent, Rollback::kRing, false},
+                           Form{"snapshot", GdnForm::kRecurrent, Rollback::kSnapshot, true},
+                           Form{"tree_chunk", GdnForm::kChunked, Rollback::kTreeChunk, true},
+                           Form{"tree_chunk, no graph", GdnForm::kChunked, Rollback::kTreeChunk, false}}) {
+    const auto backend = make_cuda_backend(*checkpoint, options_of(form));
+    double spoiled = 0;
+    constexpr int kPrompts = 3;
+    for (int depth = 1; depth <= kDeepest; ++depth) {
+      double sum = 0;
+      for (int seed = 0; seed < kPrompts; ++seed) {
+        const std::vector<std::int32_t> prompt = prompt_of(static_cast<std::uint64_t>(seed));
+        const std::vector<std::int32_t> text = plain_text(*backend, prompt);
+        sum += tokens_within_reach(*backend, prompt, text, static_cast<std::size_t>(depth));
+        if (depth == 1) spoiled += tokens_within_reach(*backend, prompt, text, 1, 1) / kPrompts;
+      }
+      std::printf("%s, at most %d a commit: %.2f tokens within reach\n", form.name, depth, sum / kPrompts);
+      EXPECT_GT(sum / kPrompts, kFloor) << form.name << ", at most " << depth << " a commit";
+    }
+    std::printf("%s, nothing committed: %.2f\n", form.name, spoiled);
+    EXPECT_LT(spoiled, kFloor) << "the floor does not see a state that stays behind";
+  }
+}
+
+}  // namespace
+}  // namespace tare::engine::test
