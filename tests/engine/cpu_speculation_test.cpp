@@ -337,6 +337,52 @@ TEST_P(EmbeddedRounds, EmitTheTokensOfPlainGreedyDecoding) {
   EXPECT_GE(tokens_a_round["best_first 16"], GetParam() == "mtp" ? 1.8 : 2.5);
 }
 
+// Walks `text` in rounds that commit at most `depth` nodes: how many tokens a round could have committed, on average.
+// `forgotten`: so many nodes of every commit are left out, a rollback gone wrong.
+double tokens_within_reach(Backend& backend, std::span<const std::int32_t> prompt, std::span<const std::int32_t> text,
+                           std::size_t depth, std::size_t forgotten = 0) {
+  backend.reset();
+  (void)backend.prefill(prompt);
+  const std::int64_t ahead = backend.options().speculate.draft_tokens;
+  std::int64_t within_reach = 0;
+  std::int64_t rounds = 0;
+  for (std::size_t at = 0; at + static_cast<std::size_t>(ahead) + 1 < text.size(); ++rounds) {
+    const TokenTree tree = grow_tree(text[at], backend.draft({text[at], ahead, 8, 1}), {.nodes = 16});
+    (void)backend.verify(tree, {.logits = false});
+    std::vector<std::int32_t> path = {0};
+    for (int child = tree.child(0, text[at + 1]); child >= 0; child = tree.child(child, text[at + path.size()])) {
+      path.push_back(child);
+    }
+    within_reach += static_cast<std::int64_t>(path.size());
+    path.resize(std::min(path.size(), depth));
+    at += path.size();
+    path.resize(path.size() - std::min(path.size(), forgotten));
+    backend.commit(path);
+  }
+  return static_cast<double>(within_reach) / static_cast<double>(rounds);
+}
+
+// A wrong state leaves the text right, which the target decides, and spoils only what is accepted.
+TEST_P(EmbeddedRounds, AcceptAsMuchAfterRollbacksOfEveryDepth) {
+  constexpr double kFloor = 1.5;
+  constexpr std::size_t kLength = 70;
+  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(embedded_model());
+  for (const Rollback rollback : {Rollback::kRing, Rollback::kSnapshot, Rollback::kTreeChunk}) {
+    EngineOptions options;
+    options.context = 1024;
+    options.cpu.threads = 2;
+    options.rollback = rollback;
+    options.speculate.drafter = GetParam() == "mtp" ? "mtp" : embedded_drafter();
+    const std::unique_ptr<Backend> backend = make_cpu_backend(*checkpoint, options);
+    const std::vector<std::int32_t> prompt = suite_prompts(11).front();
+    const std::vector<std::int32_t> text = plain_greedy(*backend, prompt, kLength);
+    for (const std::size_t depth : {1, 2, 4})
+      EXPECT_GT(tokens_within_reach(*backend, prompt, text, depth), kFloor) << to_text(rollback) << ", " << depth;
+    EXPECT_LT(tokens_within_reach(*backend, prompt, text, 1, 1), kFloor)
+        << "the floor does not see a state that stays behind";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Drafters, EmbeddedRounds, testing::Values("mtp", "block"),
                          [](const auto& info) { return info.param; });
 
