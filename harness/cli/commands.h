@@ -18,6 +18,7 @@ void add_report_command(CLI::App& app, Chosen& chosen);
 void add_init_command(CLI::App& app, Chosen& chosen);
 void add_generate_command(CLI::App& app, Chosen& chosen);
 void add_logits_command(CLI::App& app, Chosen& chosen);
+void add_reference_command(CLI::App& app, Chosen& chosen);
 void add_ceiling_command(CLI::App& app, Chosen& chosen);
 void add_doctor_command(CLI::App& app, Chosen& chosen);
 void add_profile_command(CLI::App& app, Chosen& chosen);

@@ -87,6 +87,7 @@ int run_program(int argc, char** argv) {
   tare::harness::add_init_command(app, chosen);
   tare::harness::add_generate_command(app, chosen);
   tare::harness::add_logits_command(app, chosen);
+  tare::harness::add_reference_command(app, chosen);
   tare::harness::add_ceiling_command(app, chosen);
   tare::harness::add_doctor_command(app, chosen);
   tare::harness::add_profile_command(app, chosen);
