@@ -24,7 +24,9 @@ constexpr std::int64_t kCandidates = 8;
 constexpr std::int64_t kNodes = 16;
 constexpr std::size_t kText = 120;
 constexpr int kDeepest = 6;
-constexpr double kFloor = 1.5;  // tokens that a round could commit; 1 when no draft is ever right
+// Tokens that a round could commit; 1 when no draft is ever right. Measured: 10.07 to 11.36 (these texts are loops),
+// and 1.53 when nothing is committed.
+constexpr double kFloor = 6;
 
 struct Form {
   const char* name;
