@@ -1,5 +1,6 @@
 #include "engine/formats/float_formats.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -78,6 +79,25 @@ std::uint8_t float_to_e4m3(float value) {
   const int shift = kE4M3MantissaDifference + 1 - exponent;  // subnormal result, as above
   if (shift > 24) return sign;                               // below half of 2^-9
   return with_sign(shift_rounded(mantissa | 0x80'0000U, shift));
+}
+
+float e2m1_to_float(std::uint8_t bits) {
+  constexpr std::array<float, 8> kMagnitudes = {0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F};
+  const float magnitude = kMagnitudes[bits & 0x7U];
+  return (bits & 0x8U) != 0 ? -magnitude : magnitude;
+}
+
+std::uint8_t float_to_e2m1(float value) {
+  // What lies above a midpoint of two neighbours has the greater code; on it, the even code wins.
+  constexpr std::array<float, 7> kMidpoints = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5.0F};
+  if (std::isnan(value)) return 0x7U;
+  const float magnitude = std::fabs(value);
+  std::uint8_t code = 0;
+  for (std::uint8_t below = 0; below < kMidpoints.size(); ++below) {
+    const bool above = magnitude > kMidpoints[below] || (magnitude == kMidpoints[below] && below % 2 == 1);
+    code = static_cast<std::uint8_t>(code + (above ? 1 : 0));
+  }
+  return static_cast<std::uint8_t>(code | (std::signbit(value) ? 0x8U : 0U));
 }
 
 }  // namespace tare::engine

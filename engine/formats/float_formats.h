@@ -7,6 +7,9 @@
 //   FP8 E4M3  the OCP 8-bit format: 1 sign, 4 exponent (bias 7), 3 mantissa bits; subnormals are multiples of 2^-9; no
 //             infinity, NaN only 0x7F and 0xFF, largest 448             beyond the largest, infinity too: 448 with the
 //             sign; NaN becomes 0x7F whatever its sign. So does the instruction cvt.rn.satfinite.e4m3x2 (PTX ISA).
+//   FP4 E2M1  the OCP 4-bit format: 1 sign, 2 exponent (bias 1), 1 mantissa bit: 0, 0.5, 1, 1.5, 2, 3, 4, 6 with the
+//             sign; no infinity and no NaN                              beyond the largest, infinity too: 6 with the
+//             sign; NaN becomes 6. So does cvt.rn.satfinite.e2m1x2; encoders of blocks never ask for it.
 #pragma once
 
 #include <bit>
@@ -44,9 +47,14 @@ namespace tare::engine {
 [[nodiscard]] float e4m3_to_float(std::uint8_t bits);
 [[nodiscard]] std::uint8_t float_to_e4m3(float value);
 
+[[nodiscard]] float e2m1_to_float(std::uint8_t bits);  // of the low four bits
+[[nodiscard]] std::uint8_t float_to_e2m1(float value);
+
 constexpr float kE4M3Largest = 448;
 constexpr std::uint8_t kE4M3LargestBits = 0x7EU;
 constexpr std::uint8_t kE4M3NaN = 0x7FU;
+constexpr std::uint8_t kE4M3LeastSubnormal = 0x01U;  // 2^-9
+constexpr float kE2M1Largest = 6;
 constexpr std::uint16_t kFloat16Infinity = 0x7C00U;
 constexpr std::uint16_t kFloat16LeastSubnormal = 0x0001U;  // 2^-24
 

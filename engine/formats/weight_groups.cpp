@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "base/error.h"
+#include "engine/formats/absmax.h"
 #include "engine/formats/float_formats.h"
 
 namespace tare::engine {
@@ -23,15 +23,6 @@ std::uint16_t group_scale(float absmax, float most_code) {
 void check_group(std::size_t values, std::size_t codes) {
   if (values == 0 || values != codes || values > static_cast<std::size_t>(kGroupSize))
     throw internal_error("encode_group: a group has 1 to 64 values and as many codes");
-}
-
-// Magnitudes of finite numbers are in the order of their bits; a maximum of integers vectorises, one of floats does
-// not.
-float absmax_of(std::span<const float> values) {
-  std::int32_t most_bits = 0;
-  for (const float value : values)
-    most_bits = std::max(most_bits, static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(value) & 0x7FFF'FFFFU));
-  return std::bit_cast<float>(most_bits);
 }
 
 // A row is its groups, one after the other; `encode` takes the values and codes of one and returns its scale.

@@ -1,6 +1,7 @@
 // Scalar definition of the quantised weight formats: groups of 64 along K, one FP16 scale a group.
 //
 //   value = scale * code        q8:  code in -127..127
+//                               q5:  code in -16..15, of which the encoder uses -15..15
 //                               q4:  code in -8..7, of which the encoder uses -7..7
 //                               q3:  code in -4..3, of which the encoder uses -3..3
 //                               fp8: code is an E4M3 number (float_formats.h), at most 448 in magnitude
@@ -14,8 +15,9 @@
 // Codes are packed into 32-bit words of consecutive K, so that one word a row feeds any kernel:
 //   q8: 4 codes, biased by 128 to unsigned bytes; byte i is code i.
 //   q4: 8 codes, biased by 8 to unsigned nibbles; byte i holds code i in its low and code 4+i in its high nibble.
-// q3 codes are biased by 4 to 3 unsigned bits. q3 and fp8 have no word of this kind: their order is
-// engine/cuda/product/tiles.h.
+// q5 codes are biased by 16 to 5 unsigned bits, q3 codes by 4 to 3. They and fp8 have no word of this kind; other
+// orders are engine/cuda/product/tiles.h, engine/cpu/packed_matrix.h and docs/protocol/quantised-checkpoint.md. The
+// same groups with an 8-bit scale, and NVFP4: weight_codes.h.
 #pragma once
 
 #include <array>
@@ -28,9 +30,11 @@ namespace tare::engine {
 constexpr std::int64_t kGroupSize = 64;
 
 constexpr int kQ8MostCode = 127;
+constexpr int kQ5MostCode = 15;
 constexpr int kQ4MostCode = 7;
 constexpr int kQ3MostCode = 3;
 constexpr int kQ8Bias = 128;
+constexpr int kQ5Bias = 16;
 constexpr int kQ4Bias = 8;
 constexpr int kQ3Bias = 4;
 constexpr int kQ8CodesPerWord = 4;
@@ -41,7 +45,8 @@ constexpr int kQ4CodesPerWord = 8;
 }
 
 // Encodes one group (1..64 finite values) and returns the scale as FP16 bits. `codes` has the size of `values`;
-// most_code is kQ8MostCode, kQ4MostCode or kQ3MostCode. Throws Error (input) when the scale overflows FP16.
+// most_code is kQ8MostCode, kQ5MostCode, kQ4MostCode or kQ3MostCode. Throws Error (input) when the scale overflows
+// FP16.
 std::uint16_t encode_group(std::span<const float> values, int most_code, std::span<std::int8_t> codes);
 // The same for fp8.
 std::uint16_t encode_fp8_group(std::span<const float> values, std::span<std::uint8_t> codes);
