@@ -26,6 +26,9 @@ std::vector<Formats> formats_of(const engine::Backend& backend) {
   if (backend.options().backend == engine::BackendKind::kCuda) {
     formats.push_back({CacheFormat::kBF16, CacheFormat::kFP8});
     formats.push_back({CacheFormat::kFP8, CacheFormat::kFP8});
+  } else {
+    for (const CacheFormat format : {CacheFormat::kFP8, CacheFormat::kInt8, CacheFormat::kNVFP4})
+      formats.push_back({format, format});
   }
   const Formats now = backend.options().kv;
   if (std::none_of(formats.begin(), formats.end(), [&](const Formats& each) { return same(each, now); }))

@@ -17,9 +17,10 @@ bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-// On the CPU q3 lies in q4's words and fp8 has no kernels: they would buy nothing, or cannot be asked for.
+// On the CPU q3 lies in q4's words, and fp8 has q8's bytes and slower kernels: they would buy nothing.
 std::vector<WeightFormat> formats_of(engine::BackendKind backend) {
-  if (backend == engine::BackendKind::kCpu) return {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ4};
+  if (backend == engine::BackendKind::kCpu)
+    return {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ5, WeightFormat::kQ4};
   return {WeightFormat::kBF16, WeightFormat::kFP8, WeightFormat::kQ8, WeightFormat::kQ4, WeightFormat::kQ3};
 }
 
@@ -28,6 +29,7 @@ std::vector<WeightFormat> formats_of(engine::BackendKind backend) {
 double bytes_per_weight(WeightFormat format) {
   constexpr double kBitsPerByte = 8;
   constexpr double kScaleBits = 16.0 / static_cast<double>(engine::kGroupSize);
+  constexpr double kBlockScaleBits = 8.0 / 16.0;
   switch (format) {
     case WeightFormat::kBF16:
       return 2;
@@ -36,8 +38,12 @@ double bytes_per_weight(WeightFormat format) {
       return (8 + kScaleBits) / kBitsPerByte;
     case WeightFormat::kQ4:
       return (4 + kScaleBits) / kBitsPerByte;
+    case WeightFormat::kQ5:
+      return (5 + kScaleBits) / kBitsPerByte;
     case WeightFormat::kQ3:
       return (3 + kScaleBits) / kBitsPerByte;
+    case WeightFormat::kNVFP4:
+      return (4 + kBlockScaleBits) / kBitsPerByte;
   }
   throw internal_error("a weight format has no size");
 }

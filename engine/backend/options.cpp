@@ -20,21 +20,32 @@ struct Word {
 };
 
 constexpr std::array<Word<BackendKind>, 2> kBackendKinds = {{{"cpu", BackendKind::kCpu}, {"cuda", BackendKind::kCuda}}};
-constexpr std::array<Word<WeightFormat>, 5> kWeightFormats = {{{"bf16", WeightFormat::kBF16},
+constexpr std::array<Word<WeightFormat>, 7> kWeightFormats = {{{"bf16", WeightFormat::kBF16},
                                                                {"q8", WeightFormat::kQ8},
+                                                               {"q5", WeightFormat::kQ5},
                                                                {"q4", WeightFormat::kQ4},
                                                                {"q3", WeightFormat::kQ3},
-                                                               {"fp8", WeightFormat::kFP8}}};
+                                                               {"fp8", WeightFormat::kFP8},
+                                                               {"nvfp4", WeightFormat::kNVFP4}}};
+constexpr std::array<Word<ScaleFormat>, 2> kScaleFormats = {
+    {{"fp16", ScaleFormat::kFP16}, {"e4m3", ScaleFormat::kE4M3}}};
 constexpr std::array<Word<ActivationFormat>, 4> kActivationFormats = {{{"auto", ActivationFormat::kAuto},
                                                                        {"fp32", ActivationFormat::kFP32},
                                                                        {"bf16", ActivationFormat::kBF16},
                                                                        {"q8", ActivationFormat::kQ8}}};
-constexpr std::array<Word<CacheFormat>, 3> kCacheFormats = {
-    {{"fp32", CacheFormat::kFP32}, {"bf16", CacheFormat::kBF16}, {"fp8", CacheFormat::kFP8}}};
+constexpr std::array<Word<CacheFormat>, 5> kCacheFormats = {{{"fp32", CacheFormat::kFP32},
+                                                             {"bf16", CacheFormat::kBF16},
+                                                             {"fp8", CacheFormat::kFP8},
+                                                             {"int8", CacheFormat::kInt8},
+                                                             {"nvfp4", CacheFormat::kNVFP4}}};
+constexpr std::array<Word<KeyRotation>, 2> kKeyRotations = {
+    {{"none", KeyRotation::kNone}, {"hadamard", KeyRotation::kHadamard}}};
 constexpr std::array<Word<CacheFormat>, 2> kColumnFormats = {
     {{"fp32", CacheFormat::kFP32}, {"bf16", CacheFormat::kBF16}}};
-constexpr std::array<Word<StateFormat>, 2> kStateFormats = {
-    {{"fp32", StateFormat::kFP32}, {"fp16", StateFormat::kFP16}}};
+constexpr std::array<Word<StateFormat>, 4> kStateFormats = {{{"fp32", StateFormat::kFP32},
+                                                             {"bf16", StateFormat::kBF16},
+                                                             {"fp16", StateFormat::kFP16},
+                                                             {"int8", StateFormat::kInt8}}};
 constexpr std::array<Word<GdnForm>, 2> kGdnForms = {
     {{"recurrent", GdnForm::kRecurrent}, {"chunked", GdnForm::kChunked}}};
 constexpr std::array<Word<Rollback>, 3> kRollbacks = {
@@ -170,7 +181,11 @@ std::vector<Field> make_fields() {
       "cpu, or cuda (an NVIDIA GPU; programs built with the CUDA toolkit)"));
   fields.push_back(word_field(
       "weights.format", kWeightFormats, [](EngineOptions & o) -> auto& { return o.weights.format; },
-      "format of every projection and of the head; groups of 64 along K with FP16 scales but for bf16"));
+      "format of every projection and of the head: bf16 as the checkpoint has it, else quantised at load in groups of "
+      "64 along K (nvfp4: blocks of 16)"));
+  fields.push_back(word_field(
+      "weights.scales", kScaleFormats, [](EngineOptions & o) -> auto& { return o.weights.scales; },
+      "scales of the groups of 64: fp16, or e4m3 under an FP32 scale of the tensor; nvfp4 has the latter always"));
   fields.push_back(
       {"weights.overrides",
        "list",
@@ -187,16 +202,21 @@ std::vector<Field> make_fields() {
       "blocks of 64 with an FP32 scale, for quantised projections (cpu)"));
   fields.push_back(word_field(
       "kv.key", kCacheFormats, [](EngineOptions & o) -> auto& { return o.kv.key; },
-      "key cache; fp8 is E4M3 without scales (cuda)"));
+      "key cache; fp8 is E4M3 without scales, int8 blocks of 64 channels with a BF16 scale, nvfp4 blocks of 16 with an "
+      "E4M3 scale"));
   fields.push_back(word_field(
       "kv.value", kCacheFormats, [](EngineOptions & o) -> auto& { return o.kv.value; },
-      "value cache; fp8 is E4M3 without scales (cuda)"));
+      "value cache, in the same formats"));
+  fields.push_back(word_field(
+      "kv.rotation", kKeyRotations, [](EngineOptions & o) -> auto& { return o.kv.rotation; },
+      "hadamard: keys and queries are rotated before keys are stored, so that outliers spread; scores stay the same"));
   fields.push_back(word_field(
       "state.convolution", kColumnFormats, [](EngineOptions & o) -> auto& { return o.state.convolution; },
       "convolution columns"));
   fields.push_back(word_field(
       "state.recurrent", kStateFormats, [](EngineOptions & o) -> auto& { return o.state.recurrent; },
-      "recurrent state as stored between passes; fp16 on cuda"));
+      "recurrent state as stored: on cpu rounded after every token (chunked: every block), on cuda after every pass; "
+      "int8: blocks of 64 with a BF16 scale"));
   fields.push_back(word_field(
       "gdn.form", kGdnForms, [](EngineOptions & o) -> auto& { return o.gdn.form; },
       "token recurrence, or the chunk form (blocks of 64 positions; cuda: up to 16 tokens of a pass)"));
@@ -416,6 +436,12 @@ std::string to_text(WeightFormat format) {
 }
 std::string to_text(ActivationFormat format) {
   return text_of(kActivationFormats, format);
+}
+std::string to_text(ScaleFormat format) {
+  return text_of(kScaleFormats, format);
+}
+std::string to_text(KeyRotation rotation) {
+  return text_of(kKeyRotations, rotation);
 }
 std::string to_text(CacheFormat format) {
   return text_of(kCacheFormats, format);

@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "base/json_reader.h"
+#include "engine/formats/weight_format.h"
 
 namespace tare::engine {
 
 enum class BackendKind { kCpu, kCuda };
-enum class WeightFormat { kBF16, kQ8, kQ4, kQ3, kFP8 };
 enum class ActivationFormat { kAuto, kFP32, kBF16, kQ8 };
-enum class CacheFormat { kFP32, kBF16, kFP8 };
-enum class StateFormat { kFP32, kFP16 };
+enum class CacheFormat { kFP32, kBF16, kFP8, kInt8, kNVFP4 };
+enum class KeyRotation { kNone, kHadamard };
+enum class StateFormat { kFP32, kBF16, kFP16, kInt8 };
 enum class GdnForm { kRecurrent, kChunked };
 enum class Rollback { kRing, kSnapshot, kTreeChunk };
 enum class TreeGrowth { kBestFirst, kChainFirst };
@@ -39,6 +40,7 @@ struct EngineOptions {
   struct Weights {
     WeightFormat format = WeightFormat::kBF16;  // of every projection and the head
     std::vector<WeightOverride> overrides;      // later ones win
+    ScaleFormat scales = ScaleFormat::kFP16;    // of the groups of quantised weights (formats/weight_format.h)
   } weights;
   struct Activations {
     // Input of the projections. auto: fp32 on the CPU, bf16 on CUDA. q8 (INT8 blocks of 64, quantised weights only) is
@@ -48,6 +50,7 @@ struct EngineOptions {
   struct KeyValue {
     CacheFormat key = CacheFormat::kBF16;
     CacheFormat value = CacheFormat::kBF16;
+    KeyRotation rotation = KeyRotation::kNone;  // of keys and queries, after their own rotation by position
   } kv;
   struct State {
     CacheFormat convolution = CacheFormat::kFP32;  // fp32 or bf16
@@ -113,6 +116,9 @@ struct EngineOptions {
   } perturb;
 
   [[nodiscard]] WeightFormat format_of(TensorClass tensors, std::int64_t layer) const;
+  [[nodiscard]] WeightCodec codec_of(TensorClass tensors, std::int64_t layer) const {
+    return {format_of(tensors, layer), weights.scales};
+  }
 };
 
 // Applies the fields present in `json` to `options`. Throws Error (input).
@@ -133,9 +139,11 @@ struct OptionDescription {
 
 [[nodiscard]] std::string to_text(BackendKind kind);     // "cpu", "cuda"
 [[nodiscard]] std::string to_text(TensorClass tensors);  // "attention", "gdn", "mlp", "head", "mtp", "drafter"
-[[nodiscard]] std::string to_text(WeightFormat format);  // "bf16", "q8", "q4", "q3", "fp8"
+[[nodiscard]] std::string to_text(WeightFormat format);  // "bf16", "q8", "q5", "q4", "q3", "fp8", "nvfp4"
 [[nodiscard]] std::string to_text(ActivationFormat format);
+[[nodiscard]] std::string to_text(ScaleFormat format);  // "fp16", "e4m3"
 [[nodiscard]] std::string to_text(CacheFormat format);
+[[nodiscard]] std::string to_text(KeyRotation rotation);
 [[nodiscard]] std::string to_text(StateFormat format);
 [[nodiscard]] std::string to_text(GdnForm form);
 [[nodiscard]] std::string to_text(Rollback rollback);  // "ring", "snapshot", "tree_chunk"

@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "engine/cpu/attention_kernels.cpp"
 #include <hwy/foreach_target.h>
 //
+#include "engine/cpu/cache_codecs-inl.h"
 #include "engine/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,22 +19,25 @@ namespace HWY_NAMESPACE {
 
 constexpr int kScoreSums = 4;  // by channel mod 4, added as (0 + 1) + (2 + 3)
 
-template <int kQueries, class Stored>
-HWY_INLINE void scores_of(const float* const* queries, const Stored* keys, std::int64_t head_dim, std::int64_t count,
+template <CacheFormat kFormat, int kQueries>
+HWY_INLINE void scores_of(const float* const* queries, const CacheRows& keys, std::int64_t head_dim, std::int64_t count,
                           float scale, float* const* scores) {
   const std::int64_t channels = round_up(head_dim, kKeyChannelPadding);
+  const RowCells cells = key_cells(kFormat, head_dim);
   for (std::int64_t first = 0; first < count; first += kKeyBlock) {
-    const Stored* block = keys + first * channels;
+    const KeyBlock<kFormat> block{keys.codes + first * cells.codes_size(), keys.scales + first * cells.scales_size()};
     for (std::int64_t lane = 0; lane < kKeyBlock; lane += kLanes) {
       VectorF32 sums[kQueries][kScoreSums];
       for (auto& row : sums)
         for (VectorF32& sum : row) sum = hn::Zero(kF32);
-      for (std::int64_t channel = 0; channel < channels; channel += kScoreSums)
+      for (std::int64_t channel = 0; channel < channels; channel += kScoreSums) {
+        const VectorF32 key_scale = block.scale(channel, lane);
         for (int s = 0; s < kScoreSums; ++s) {
-          const VectorF32 key = load_stored(block + (channel + s) * kKeyBlock + lane);
+          const VectorF32 key = block.value(channel + s, lane, key_scale);
           for (int q = 0; q < kQueries; ++q)
             sums[q][s] = hn::MulAdd(key, hn::Set(kF32, queries[q][channel + s]), sums[q][s]);
         }
+      }
       for (int q = 0; q < kQueries; ++q) {
         const VectorF32 sum = hn::Add(hn::Add(sums[q][0], sums[q][1]), hn::Add(sums[q][2], sums[q][3]));
         hn::StoreU(hn::Mul(sum, hn::Set(kF32, scale)), kF32, scores[q] + first + lane);
@@ -42,19 +46,35 @@ HWY_INLINE void scores_of(const float* const* queries, const Stored* keys, std::
   }
 }
 
-template <class Stored>
-void scores(const float* const* queries, std::int64_t query_count, const Stored* keys, std::int64_t head_dim,
-            std::int64_t count, float scale, float* const* scores) {
+template <CacheFormat kFormat>
+void scores_in(const float* const* queries, std::int64_t query_count, const CacheRows& keys, std::int64_t head_dim,
+               std::int64_t count, float scale, float* const* scores) {
   static_assert(kMostQueries == 4);
   switch (query_count) {
     case 4:
-      return scores_of<4>(queries, keys, head_dim, count, scale, scores);
+      return scores_of<kFormat, 4>(queries, keys, head_dim, count, scale, scores);
     case 3:
-      return scores_of<3>(queries, keys, head_dim, count, scale, scores);
+      return scores_of<kFormat, 3>(queries, keys, head_dim, count, scale, scores);
     case 2:
-      return scores_of<2>(queries, keys, head_dim, count, scale, scores);
+      return scores_of<kFormat, 2>(queries, keys, head_dim, count, scale, scores);
     default:
-      return scores_of<1>(queries, keys, head_dim, count, scale, scores);
+      return scores_of<kFormat, 1>(queries, keys, head_dim, count, scale, scores);
+  }
+}
+
+void scores(const float* const* queries, std::int64_t query_count, const CacheRows& keys, std::int64_t head_dim,
+            std::int64_t count, float scale, float* const* scores) {
+  switch (keys.format) {
+    case CacheFormat::kFP32:
+      return scores_in<CacheFormat::kFP32>(queries, query_count, keys, head_dim, count, scale, scores);
+    case CacheFormat::kBF16:
+      return scores_in<CacheFormat::kBF16>(queries, query_count, keys, head_dim, count, scale, scores);
+    case CacheFormat::kFP8:
+      return scores_in<CacheFormat::kFP8>(queries, query_count, keys, head_dim, count, scale, scores);
+    case CacheFormat::kInt8:
+      return scores_in<CacheFormat::kInt8>(queries, query_count, keys, head_dim, count, scale, scores);
+    case CacheFormat::kNVFP4:
+      return scores_in<CacheFormat::kNVFP4>(queries, query_count, keys, head_dim, count, scale, scores);
   }
 }
 
@@ -84,19 +104,21 @@ float exponentiate(float* scores, std::int64_t count) {
 }
 
 // kVectors vectors of channels of kQueries queries at once, two sums by position mod 2. kTail: rows of `tail` follow.
-template <int kQueries, int kVectors, bool kTail, class Stored>
-HWY_INLINE void weighted_channels(const float* const* weights, const Stored* values, std::int64_t stride,
-                                  std::int64_t count, const ValueTail<Stored>& tail, const float* factors,
-                                  float* const* out, std::int64_t channel) {
+template <CacheFormat kFormat, int kQueries, int kVectors, bool kTail>
+HWY_INLINE void weighted_channels(const float* const* weights, const CacheRows& values, const RowCells& cells,
+                                  std::int64_t count, const ValueTail& tail, const float* factors, float* const* out,
+                                  std::int64_t channel) {
   VectorF32 sums[2][kQueries][kVectors];
   for (auto& parity : sums)
     for (auto& row : parity)
       for (VectorF32& sum : row) sum = hn::Zero(kF32);
   const auto add_position = [&](std::int64_t j, auto parity) HWY_ATTR {
     constexpr int kParity = parity;
-    const Stored* row = kTail && j >= count ? tail.values + tail.rows[j - count] * stride : values + j * stride;
+    const CacheRows& from = kTail && j >= count ? tail.values : values;
+    const std::int64_t at = kTail && j >= count ? tail.rows[j - count] : j;
+    const ValueRow<kFormat> row{from.codes + at * cells.codes_size(), from.scales + at * cells.scales_size()};
     VectorF32 value[kVectors];
-    for (int v = 0; v < kVectors; ++v) value[v] = load_stored(row + channel + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) value[v] = row.at(channel + v * kLanes);
     for (int q = 0; q < kQueries; ++q) {
       const VectorF32 weight = hn::Set(kF32, weights[q][j]);
       for (int v = 0; v < kVectors; ++v) sums[kParity][q][v] = hn::MulAdd(weight, value[v], sums[kParity][q][v]);
@@ -115,48 +137,66 @@ HWY_INLINE void weighted_channels(const float* const* weights, const Stored* val
                  out[q] + channel + v * kLanes);
 }
 
-template <int kQueries, bool kTail, class Stored>
-void weighted_values_of(const float* const* weights, const Stored* values, std::int64_t head_dim, std::int64_t count,
-                        const ValueTail<Stored>& tail, const float* factors, float* const* out) {
+template <CacheFormat kFormat, int kQueries, bool kTail>
+void weighted_values_of(const float* const* weights, const CacheRows& values, std::int64_t head_dim, std::int64_t count,
+                        const ValueTail& tail, const float* factors, float* const* out) {
   // 2 * kQueries * kVectors sums in registers
   constexpr int kSums = HWY_MAX_BYTES >= 64 ? 16 : 8;
   constexpr int kVectors = kQueries * 2 >= kSums ? 1 : kSums / (2 * kQueries);
+  const RowCells cells = value_cells(kFormat, head_dim);
   const std::int64_t stride = round_up(head_dim, kValueChannelPadding);
   std::int64_t channel = 0;
   for (; channel + kVectors * kLanes <= stride; channel += kVectors * kLanes)
-    weighted_channels<kQueries, kVectors, kTail>(weights, values, stride, count, tail, factors, out, channel);
+    weighted_channels<kFormat, kQueries, kVectors, kTail>(weights, values, cells, count, tail, factors, out, channel);
   for (; channel < stride; channel += kLanes)
-    weighted_channels<kQueries, 1, kTail>(weights, values, stride, count, tail, factors, out, channel);
+    weighted_channels<kFormat, kQueries, 1, kTail>(weights, values, cells, count, tail, factors, out, channel);
 }
 
-template <bool kTail, class Stored>
-void weighted_values_with(const float* const* weights, std::int64_t query_count, const Stored* values,
-                          std::int64_t head_dim, std::int64_t count, const ValueTail<Stored>& tail,
-                          const float* factors, float* const* out) {
+template <CacheFormat kFormat, bool kTail>
+void weighted_values_with(const float* const* weights, std::int64_t query_count, const CacheRows& values,
+                          std::int64_t head_dim, std::int64_t count, const ValueTail& tail, const float* factors,
+                          float* const* out) {
   switch (query_count) {
     case 4:
-      return weighted_values_of<4, kTail>(weights, values, head_dim, count, tail, factors, out);
+      return weighted_values_of<kFormat, 4, kTail>(weights, values, head_dim, count, tail, factors, out);
     case 3:
-      return weighted_values_of<3, kTail>(weights, values, head_dim, count, tail, factors, out);
+      return weighted_values_of<kFormat, 3, kTail>(weights, values, head_dim, count, tail, factors, out);
     case 2:
-      return weighted_values_of<2, kTail>(weights, values, head_dim, count, tail, factors, out);
+      return weighted_values_of<kFormat, 2, kTail>(weights, values, head_dim, count, tail, factors, out);
     default:
-      return weighted_values_of<1, kTail>(weights, values, head_dim, count, tail, factors, out);
+      return weighted_values_of<kFormat, 1, kTail>(weights, values, head_dim, count, tail, factors, out);
   }
 }
 
-template <class Stored>
-void weighted_values(const float* const* weights, std::int64_t query_count, const Stored* values, std::int64_t head_dim,
-                     std::int64_t count, const ValueTail<Stored>& tail, const float* factors, float* const* out) {
+template <CacheFormat kFormat>
+void weighted_values_in(const float* const* weights, std::int64_t query_count, const CacheRows& values,
+                        std::int64_t head_dim, std::int64_t count, const ValueTail& tail, const float* factors,
+                        float* const* out) {
   if (tail.count == 0) {
-    weighted_values_with<false>(weights, query_count, values, head_dim, count, tail, factors, out);
+    weighted_values_with<kFormat, false>(weights, query_count, values, head_dim, count, tail, factors, out);
   } else {
-    weighted_values_with<true>(weights, query_count, values, head_dim, count, tail, factors, out);
+    weighted_values_with<kFormat, true>(weights, query_count, values, head_dim, count, tail, factors, out);
   }
 }
 
-constexpr AttentionKernels kAttentionKernels = {scores<float>, scores<std::uint16_t>, exponentiate,
-                                                weighted_values<float>, weighted_values<std::uint16_t>};
+void weighted_values(const float* const* weights, std::int64_t query_count, const CacheRows& values,
+                     std::int64_t head_dim, std::int64_t count, const ValueTail& tail, const float* factors,
+                     float* const* out) {
+  switch (values.format) {
+    case CacheFormat::kFP32:
+      return weighted_values_in<CacheFormat::kFP32>(weights, query_count, values, head_dim, count, tail, factors, out);
+    case CacheFormat::kBF16:
+      return weighted_values_in<CacheFormat::kBF16>(weights, query_count, values, head_dim, count, tail, factors, out);
+    case CacheFormat::kFP8:
+      return weighted_values_in<CacheFormat::kFP8>(weights, query_count, values, head_dim, count, tail, factors, out);
+    case CacheFormat::kInt8:
+      return weighted_values_in<CacheFormat::kInt8>(weights, query_count, values, head_dim, count, tail, factors, out);
+    case CacheFormat::kNVFP4:
+      return weighted_values_in<CacheFormat::kNVFP4>(weights, query_count, values, head_dim, count, tail, factors, out);
+  }
+}
+
+constexpr AttentionKernels kAttentionKernels = {scores, exponentiate, weighted_values};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tare::engine

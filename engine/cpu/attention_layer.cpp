@@ -5,6 +5,7 @@
 #include <span>
 
 #include "engine/cpu/forward_pass.h"
+#include "engine/formats/hadamard.h"
 
 namespace tare::engine {
 
@@ -63,6 +64,7 @@ void ForwardPass::store_keys_and_values(const AttentionWeights& weights, KvCache
     std::copy_n(key_.row(token) + head * head_dim, head_dim, key);
     kernels_.vectors.rms_norm(key, weights.k_norm.data(), head_dim, config_.rms_norm_eps, key);
     rope_.rotate(position + depth(token), key);
+    if (rotates_keys_) rotate_hadamard({key, static_cast<std::size_t>(head_dim)});
     const float* value = value_.row(token) + head * head_dim;
     if (nodes_lie_apart()) {
       cache.store_node(head, token, key, value);
@@ -89,6 +91,7 @@ void ForwardPass::run_attention_heads(const AttentionWeights& weights, const KvC
                 query);
     kernels_.vectors.rms_norm(query, weights.q_norm.data(), head_dim, config_.rms_norm_eps, query);
     rope_.rotate(position + depth(token), query);
+    if (rotates_keys_) rotate_hadamard({query, static_cast<std::size_t>(head_dim)});
     queries[i] = query;
     scores[i] = space.scores[i].data();
     node_scores[i] = space.node_scores[i].data();

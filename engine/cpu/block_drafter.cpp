@@ -88,7 +88,7 @@ void BlockDrafter::load(const BlockDrafterCheckpoint& checkpoint, const EngineOp
   const std::int64_t hidden = config_.hidden_size;
   const auto projection = [&](const std::string& name, std::int64_t rows, std::int64_t columns, std::int64_t layer) {
     Projection loaded =
-        load_projection(checkpoint, name, rows, columns, options.format_of(TensorClass::kDrafter, layer), pool_);
+        load_projection(checkpoint, name, rows, columns, options.codec_of(TensorClass::kDrafter, layer), pool_);
     loaded.names = {"drafter." + name};
     return loaded;
   };

@@ -17,6 +17,7 @@
 #include "engine/cpu/inventory.h"
 #include "engine/cpu/pass_ops.h"
 #include "engine/cpu/screened_head.h"
+#include "engine/formats/hadamard.h"
 
 namespace tare::engine {
 namespace {
@@ -54,19 +55,17 @@ std::int64_t spin(const EngineOptions::Handicap& handicap) {
 }
 
 // The options with what they leave open settled for this backend. Throws Error (input) for what only CUDA has.
-EngineOptions settled(EngineOptions options) {
+EngineOptions settled(EngineOptions options, const ModelConfig& config) {
   const auto refuse = [](bool found, const std::string& path, const std::string& word) {
     if (found) throw input_error(path, fmt::format("{} needs backend cuda", word));
   };
   refuse(options.backend != BackendKind::kCpu, "backend", "this one");
-  refuse(options.weights.format == WeightFormat::kFP8, "weights.format", "fp8");
-  for (std::size_t i = 0; i < options.weights.overrides.size(); ++i)
-    refuse(options.weights.overrides[i].format == WeightFormat::kFP8, fmt::format("weights.overrides[{}].format", i),
-           "fp8");
   refuse(options.activations.format == ActivationFormat::kBF16, "activations.format", "bf16");
-  refuse(options.kv.key == CacheFormat::kFP8, "kv.key", "fp8");
-  refuse(options.kv.value == CacheFormat::kFP8, "kv.value", "fp8");
-  refuse(options.state.recurrent != StateFormat::kFP32, "state.recurrent", "fp16");
+  if (options.kv.rotation == KeyRotation::kHadamard && !has_hadamard(config.head_dim))
+    throw input_error(
+        "kv.rotation",
+        fmt::format("hadamard needs heads of a power of two, and these have {} channels", config.head_dim),
+        "set it to none");
   if (options.speculate.drafter != "none" && options.speculate.tree_nodes > kMostTreeNodes)
     throw input_error("speculate.tree_nodes",
                       fmt::format("{} nodes; backend cpu verifies {}", options.speculate.tree_nodes, kMostTreeNodes),
@@ -97,7 +96,7 @@ class CpuBackend final : public Backend {
  public:
   CpuBackend(const Checkpoint& checkpoint, const EngineOptions& options)
       : config_(checkpoint.config()),
-        options_(settled(options)),
+        options_(settled(options, config_)),
         capacity_(cache_capacity(config_, options_)),
         kernels_(select_kernels(options_.cpu.instruction_set)),
         pool_(options_.cpu.threads > 0 ? static_cast<int>(options_.cpu.threads) : usable_threads()),

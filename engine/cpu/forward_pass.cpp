@@ -35,6 +35,7 @@ ForwardPass::ForwardPass(const ModelConfig& config, const EngineOptions& options
       pool_(pool),
       loops_(kernels, pool),
       rope_(capacity, config.rotary_dim, config.rope_theta),
+      rotates_keys_(options.kv.rotation == KeyRotation::kHadamard),
       x_(config.hidden_size),
       normed_(config.hidden_size, options.activations.format == ActivationFormat::kQ8),
       mixed_gdn_(config.linear_value_channels(), options.activations.format == ActivationFormat::kQ8),

@@ -78,6 +78,7 @@ class ForwardPass {
   ThreadPool& pool_;
   PassLoops loops_;
   RopeTable rope_;
+  bool rotates_keys_ = false;  // keys and queries alike: option kv.rotation
   std::vector<ThreadSpace> spaces_;
   Collector* collector_ = nullptr;
   std::int64_t tokens_ = 0;

@@ -38,6 +38,8 @@ GdnScratch::GdnScratch(const GdnShape& shape)
       path_keys(floats(shape.dk * kGdnBlock)),
       path_values(floats(kGdnBlock * shape.stride)) {
   reserve_states(shape, 1);
+  committed = floats(shape.state_elements());
+  after = floats(shape.state_elements());
 }
 
 void GdnScratch::reserve_states(const GdnShape& shape, std::int64_t places) {
@@ -45,8 +47,8 @@ void GdnScratch::reserve_states(const GdnShape& shape, std::int64_t places) {
   if (static_cast<std::int64_t>(states.size()) < elements) states = floats(elements);
 }
 
-RollbackCost rollback_cost(const GdnShape& shape, Rollback rollback, std::int64_t nodes) {
-  const std::int64_t state = shape.heads * shape.state_elements() * kFloatBytes;
+RollbackCost rollback_cost(const GdnShape& shape, Rollback rollback, std::int64_t nodes, StateFormat format) {
+  const std::int64_t state = shape.heads * state_bytes_of(format, shape.dk, shape.stride);
   const std::int64_t key = round_up(shape.dk, kRowPadding);
   const std::int64_t log = rollback == Rollback::kTreeChunk ? static_cast<std::int64_t>(sizeof(double)) : 0;
   const std::int64_t held_record = shape.heads * ((key + shape.stride + 1) * kFloatBytes + log);
@@ -64,19 +66,35 @@ RollbackCost rollback_cost(const GdnShape& shape, Rollback rollback, std::int64_
   return cost(2 * nodes * held_record, 2 * state + records);
 }
 
-GdnCache::GdnCache(const ModelConfig& config, GdnForm form, Rollback rollback)
+GdnCache::GdnCache(const ModelConfig& config, GdnForm form, Rollback rollback, StateFormat format)
     : shape_(config),
       form_(form),
       rollback_(rollback),
       key_stride_(round_up(shape_.dk, kRowPadding)),
-      state_(floats(shape_.heads * shape_.state_elements())) {
+      state_(format, shape_.heads, shape_.dk, shape_.stride) {
   if (form == GdnForm::kChunked && rollback != Rollback::kRing)
     throw internal_error("GdnCache: the chunk form has no rollback " + to_text(rollback));
   reset();
 }
 
+StateStore GdnCache::make_store() const {
+  return {state_.format(), shape_.heads, shape_.dk, shape_.stride};
+}
+
+void GdnCache::open(std::int64_t head, GdnScratch& scratch) const {
+  if (!in_place()) state_.load(head, scratch.committed.span());
+}
+
+void GdnCache::close(std::int64_t head, const GdnScratch& scratch) {
+  if (!in_place()) state_.store(head, scratch.committed.span());
+}
+
+void GdnCache::round(float* state) const {
+  round_state(state_.format(), {state, static_cast<std::size_t>(shape_.state_elements())}, shape_.stride);
+}
+
 void GdnCache::reset() {
-  std::fill_n(state_.data(), state_.size(), 0.0F);
+  state_.clear();
   past_.live.clear();
   fresh_.live.clear();
   filled_ = 0;
@@ -119,7 +137,7 @@ void GdnCache::begin_verify(const TreeWalk& walk) {
   if (form_ == GdnForm::kChunked) return reserve_blocks((filled_ + pass_tokens_ + kGdnBlock - 1) / kGdnBlock);
   reserve(fresh_, pass_tokens_);
   while (rollback_ == Rollback::kSnapshot && static_cast<std::int64_t>(snapshots_.size()) < pass_tokens_)
-    snapshots_.push_back(floats(shape_.heads * shape_.state_elements()));
+    snapshots_.push_back(make_store());
 }
 
 void GdnCache::step(const Kernels& kernels, std::int64_t head, std::int64_t token, const GdnTokenInput& input,
@@ -139,6 +157,7 @@ void GdnCache::fold_past(const Kernels& kernels, std::int64_t head, std::size_t 
     const std::int64_t at = record(past_.live[i], head);
     kernels.gdn.fold_state(state, state, shape_.dk, shape_.stride, past_.decays.data()[at],
                            past_.keys.data() + at * key_stride_, past_.values.data() + at * shape_.stride);
+    round(state);
   }
 }
 
@@ -161,11 +180,12 @@ void GdnCache::fold_path(const Kernels& kernels, std::int64_t head, float* state
     kernels.gdn.fold_block(state, state, shape_.dk, shape_.stride, first == 0 ? exponential(last) : 1.0F,
                            scratch.path_keys.data(), scratch.weights.data(), scratch.path_values.data(), count);
   }
+  round(state);
 }
 
 // Folds the past's records into the state and reads it for the pass's first token.
 void GdnCache::read_past(const Kernels& kernels, std::int64_t head, const GdnTokenInput& input, GdnScratch& scratch) {
-  float* state = head_state(head);
+  float* state = head_state(head, scratch);
   if (past_.live.empty() || past_.as_path) {
     if (!past_.live.empty()) fold_path(kernels, head, state, scratch);
     kernels.gdn.read_state(state, shape_.dk, shape_.stride, input.key, input.query, scratch.key_product.data(),
@@ -178,17 +198,25 @@ void GdnCache::read_past(const Kernels& kernels, std::int64_t head, const GdnTok
 
 void GdnCache::fold_and_read(const Kernels& kernels, const Records& records, std::int64_t at, const float* in,
                              float* out, const GdnTokenInput& input, GdnScratch& scratch) const {
+  if (!in_place()) {  // what is read is the rounded state
+    kernels.gdn.fold_state(in, out, shape_.dk, shape_.stride, records.decays.data()[at],
+                           records.keys.data() + at * key_stride_, records.values.data() + at * shape_.stride);
+    round(out);
+    kernels.gdn.read_state(out, shape_.dk, shape_.stride, input.key, input.query, scratch.key_product.data(),
+                           scratch.query_product.data());
+    return;
+  }
   kernels.gdn.fold_and_read_state(in, out, shape_.dk, shape_.stride, records.decays.data()[at],
                                   records.keys.data() + at * key_stride_, records.values.data() + at * shape_.stride,
                                   input.key, input.query, scratch.key_product.data(), scratch.query_product.data());
 }
 
-// The state after `node` of a verify, or where it is to be made: its own place when all are kept, else `place`.
+// The state after `node` of a verify, or where it is to be made: its own place when all are kept as they are, else
+// `place`.
 float* GdnCache::state_after(std::int64_t head, std::int32_t node, std::int32_t place, GdnScratch& scratch) {
-  if (node == kNoNode) return head_state(head);
-  return rollback_ == Rollback::kSnapshot
-             ? snapshots_[static_cast<std::size_t>(node)].data() + head * shape_.state_elements()
-             : scratch.states.data() + place * shape_.state_elements();
+  if (node == kNoNode) return head_state(head, scratch);
+  return rollback_ == Rollback::kSnapshot && in_place() ? snapshots_[static_cast<std::size_t>(node)].in_place(head)
+                                                        : scratch.states.data() + place * shape_.state_elements();
 }
 
 // Reads the state that a node of a verify continues, after making it if the node is the first of its parent's children.
@@ -199,6 +227,9 @@ void GdnCache::read_parent(const Kernels& kernels, std::int64_t head, const Tree
     const std::int32_t before = walk_->node(node.parent).parent;
     fold_and_read(kernels, fresh_, record(node.parent, head), state_after(head, before, node.from, scratch), state,
                   input, scratch);
+    if (rollback_ == Rollback::kSnapshot && !in_place())
+      snapshots_[static_cast<std::size_t>(node.parent)].store(
+          head, {state, static_cast<std::size_t>(shape_.state_elements())});
   } else {
     kernels.gdn.read_state(state, shape_.dk, shape_.stride, input.key, input.query, scratch.key_product.data(),
                            scratch.query_product.data());
@@ -210,11 +241,13 @@ void GdnCache::step_recurrent(const Kernels& kernels, std::int64_t head, std::in
   const bool verify = mode_ == PassMode::kVerify;
   const auto slot_of = [verify](std::int64_t t) { return verify ? t : t % 2; };
   if (token == 0) {
+    open(head, scratch);
     read_past(kernels, head, input, scratch);
+    if (verify) close(head, scratch);
   } else if (verify) {
     read_parent(kernels, head, walk_->node(token), input, scratch);
   } else {
-    float* const state = head_state(head);
+    float* const state = head_state(head, scratch);
     fold_and_read(kernels, fresh_, record(slot_of(token - 1), head), state, state, input, scratch);
   }
   const float decay = exponential(static_cast<double>(input.log_decay));
@@ -224,11 +257,16 @@ void GdnCache::step_recurrent(const Kernels& kernels, std::int64_t head, std::in
                                input.beta, decay, input.key_query, update, output);
   std::copy_n(input.key, key_stride_, fresh_.keys.data() + at * key_stride_);
   fresh_.decays.data()[at] = decay;
+  if (!verify && token == pass_tokens_ - 1) close(head, scratch);
   // The state after a leaf is nobody's to continue, but may be committed.
-  if (verify && rollback_ == Rollback::kSnapshot && !walk_->node(token).has_children)
-    kernels.gdn.fold_state(state_after(head, walk_->node(token).parent, kCommittedPlace, scratch),
-                           state_after(head, static_cast<std::int32_t>(token), kCommittedPlace, scratch), shape_.dk,
-                           shape_.stride, decay, fresh_.keys.data() + at * key_stride_, update);
+  if (verify && rollback_ == Rollback::kSnapshot && !walk_->node(token).has_children) {
+    const TreeWalk::Node& node = walk_->node(token);
+    StateStore& snapshot = snapshots_[static_cast<std::size_t>(token)];
+    float* const leaf = in_place() ? snapshot.in_place(head) : scratch.after.data();
+    kernels.gdn.fold_state(state_after(head, node.parent, node.place, scratch), leaf, shape_.dk, shape_.stride, decay,
+                           fresh_.keys.data() + at * key_stride_, update);
+    if (!in_place()) snapshot.store(head, scratch.after.span());
+  }
 }
 
 void GdnCache::step_tree_chunk(const Kernels& kernels, std::int64_t head, std::int64_t node, const GdnTokenInput& input,
@@ -236,9 +274,11 @@ void GdnCache::step_tree_chunk(const Kernels& kernels, std::int64_t head, std::i
   float* const key_product = scratch.key_product.data();
   float* const query_product = scratch.query_product.data();
   if (node == 0) {
+    open(head, scratch);
     read_past(kernels, head, input, scratch);
+    close(head, scratch);
   } else {
-    kernels.gdn.read_state(head_state(head), shape_.dk, shape_.stride, input.key, input.query, key_product,
+    kernels.gdn.read_state(head_state(head, scratch), shape_.dk, shape_.stride, input.key, input.query, key_product,
                            query_product);
   }
   const auto log = [&](std::int32_t slot) -> double& { return fresh_.logs.data()[record(slot, head)]; };
@@ -278,6 +318,7 @@ void GdnCache::fold_block(const Kernels& kernels, std::int64_t head, const Block
                          exponential(static_cast<double>(high[count - 1]) + static_cast<double>(low[count - 1])),
                          block.keys.data() + head * shape_.dk * kGdnBlock, weights.data(),
                          block.values.data() + head * kGdnBlock * shape_.stride, count);
+  round(out);
 }
 
 void GdnCache::step_chunked(const Kernels& kernels, std::int64_t head, std::int64_t token, const GdnTokenInput& input,
@@ -287,7 +328,8 @@ void GdnCache::step_chunked(const Kernels& kernels, std::int64_t head, std::int6
   const std::int64_t index = slot % kGdnBlock;
   const std::int64_t block_index = verify ? slot / kGdnBlock : 0;
   Block& block = blocks_[static_cast<std::size_t>(block_index)];
-  const float* state = head_state(head);
+  if (token == 0) open(head, scratch);
+  const float* state = head_state(head, scratch);
   if (block_index > 0) {
     if (index == 0)
       fold_block(kernels, head, blocks_[static_cast<std::size_t>(block_index - 1)], kGdnBlock,
@@ -327,7 +369,9 @@ void GdnCache::step_chunked(const Kernels& kernels, std::int64_t head, std::int6
   kernels.gdn.recurrent_output(input.value, key_product, query_product, shape_.stride, input.beta, 1.0F,
                                input.key_query, values + index * shape_.stride, output);
   for (std::int64_t i = 0; i < shape_.dk; ++i) keys[i * kGdnBlock + index] = input.key[i];
-  if (!verify && index == kGdnBlock - 1) fold_block(kernels, head, block, kGdnBlock, state, head_state(head));
+  if (verify || index < kGdnBlock - 1) return;
+  fold_block(kernels, head, block, kGdnBlock, state, head_state(head, scratch));
+  close(head, scratch);
 }
 
 void GdnCache::end_pass() {
@@ -360,8 +404,14 @@ void GdnCache::commit(const Kernels& kernels, std::span<const std::int32_t> path
   filled_ += count;
   for (; filled_ >= kGdnBlock; filled_ -= kGdnBlock) {
     pool.parallel_for(static_cast<std::size_t>(shape_.heads), 1, [&](int, std::size_t begin, std::size_t end) {
-      for (auto head = static_cast<std::int64_t>(begin); head < static_cast<std::int64_t>(end); ++head)
-        fold_block(kernels, head, blocks_.front(), kGdnBlock, head_state(head), head_state(head));
+      AlignedBuffer<float> copy;
+      if (!in_place()) copy = floats(shape_.state_elements());
+      for (auto head = static_cast<std::int64_t>(begin); head < static_cast<std::int64_t>(end); ++head) {
+        if (!in_place()) state_.load(head, copy.span());
+        float* const state = in_place() ? state_.in_place(head) : copy.data();
+        fold_block(kernels, head, blocks_.front(), kGdnBlock, state, state);
+        if (!in_place()) state_.store(head, copy.span());
+      }
     });
     std::rotate(blocks_.begin(), blocks_.begin() + 1, blocks_.end());
   }
@@ -373,7 +423,7 @@ std::vector<float> GdnCache::state(const Kernels& kernels) const {
   AlignedBuffer<float> state = floats(shape_.state_elements());
   GdnScratch scratch(shape_);
   for (std::int64_t head = 0; head < shape_.heads; ++head) {
-    std::copy_n(state_.data() + head * shape_.state_elements(), shape_.state_elements(), state.data());
+    state_.load(head, state.span());
     if (form_ == GdnForm::kChunked) {
       if (filled_ > 0) fold_block(kernels, head, blocks_.front(), filled_, state.data(), state.data());
     } else if (past_.as_path && !past_.live.empty()) {
@@ -388,7 +438,7 @@ std::vector<float> GdnCache::state(const Kernels& kernels) const {
 }
 
 std::uint64_t GdnCache::bytes_held(std::int64_t tokens) const {
-  if (form_ == GdnForm::kRecurrent) return rollback_cost(shape_, rollback_, tokens).held;
+  if (form_ == GdnForm::kRecurrent) return rollback_cost(shape_, rollback_, tokens, state_.format()).held;
   // As many blocks as the tokens fill when the past's unfinished block is as full as can be.
   const std::int64_t blocks = (kGdnBlock - 1 + tokens + kGdnBlock - 1) / kGdnBlock;
   const std::int64_t block = shape_.heads * kGdnBlock * (shape_.dk + shape_.stride + 2) * kFloatBytes;
@@ -398,9 +448,10 @@ std::uint64_t GdnCache::bytes_held(std::int64_t tokens) const {
 std::uint64_t GdnCache::bytes_per_pass(PassMode mode, std::int64_t past, std::int64_t tokens) const {
   // A pass that absorbs is the ring's: the state is read and written once, and each token leaves a record.
   if (form_ == GdnForm::kRecurrent)
-    return rollback_cost(shape_, mode == PassMode::kVerify ? rollback_ : Rollback::kRing, tokens).moved;
+    return rollback_cost(shape_, mode == PassMode::kVerify ? rollback_ : Rollback::kRing, tokens, state_.format())
+        .moved;
   // The state and the block's records are read for each token; a token writes its record. Folds are one in 64 tokens.
-  const std::int64_t state = shape_.heads * shape_.state_elements() * kFloatBytes;
+  const auto state = static_cast<std::int64_t>(state_.bytes());
   const std::int64_t record = shape_.heads * (shape_.dk + shape_.stride + 1) * kFloatBytes;
   std::int64_t bytes = state + tokens * record;
   const std::int64_t filled = past % kGdnBlock;

@@ -23,6 +23,9 @@
 //               and o_n likewise: no state but S0 is read and none is made. commit is S0 <- e^{c_m} S0 + sum over the
 //               path j of e^{c_m-c_j} k_j u_j^T. It rounds elsewhere than plain decoding: equal to FP32 rounding only.
 // The chunk form verifies chains, and commits by dropping the rows of its blocks: its rollback is the ring.
+//
+// States may be kept in fewer bits (state_store.h); every update is then followed by a rounding, and the three
+// rollbacks stay what they are but that tree_chunk rounds a path once, not token by token.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +38,7 @@
 #include "engine/cpu/aligned_buffer.h"
 #include "engine/cpu/gdn_layout.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/state_store.h"
 #include "engine/cpu/tree_walk.h"
 
 namespace tare::engine {
@@ -69,7 +73,8 @@ struct GdnScratch {
   explicit GdnScratch(const GdnShape& shape);
   // Makes room for the states of a verify beyond the committed one.
   void reserve_states(const GdnShape& shape, std::int64_t places);
-  AlignedBuffer<float> states;  // [place][dk][stride]
+  AlignedBuffer<float> states;            // [place][dk][stride]
+  AlignedBuffer<float> committed, after;  // [dk][stride]: of the head in hand, where states are not kept in FP32
   AlignedBuffer<float> key_product, query_product, update;
   AlignedBuffer<float> key_dots, query_dots, weights;
   AlignedBuffer<float> path_keys, path_values;  // [dk][64] and [64][stride]: records of a path, gathered
@@ -82,12 +87,13 @@ struct RollbackCost {
   std::uint64_t moved = 0;  // the committed state, records and states of nodes: reads plus writes. What a thread reads
                             // of a head that it has just written comes from a cache near its core and does not count.
 };
-[[nodiscard]] RollbackCost rollback_cost(const GdnShape& shape, Rollback rollback, std::int64_t nodes);
+[[nodiscard]] RollbackCost rollback_cost(const GdnShape& shape, Rollback rollback, std::int64_t nodes,
+                                         StateFormat format = StateFormat::kFP32);
 
 class GdnCache {
  public:
   // The chunk form takes no rollback but the ring.
-  GdnCache(const ModelConfig& config, GdnForm form, Rollback rollback);
+  GdnCache(const ModelConfig& config, GdnForm form, Rollback rollback, StateFormat format = StateFormat::kFP32);
 
   void reset();
   // Makes room for a pass that absorbs `tokens` tokens. Nothing of an earlier, uncommitted verify remains.
@@ -95,8 +101,8 @@ class GdnCache {
   // The same for a verify, whose nodes are then taken in the walk's order. The walk stays until the pass ends; in the
   // chunk form it is a chain's.
   void begin_verify(const TreeWalk& walk);
-  // Token (node) `token` of the pass on one head; tokens of a head in order (nodes in the walk's), heads in any order
-  // and on any thread. Writes the head's output o [stride].
+  // Token (node) `token` of the pass on one head; tokens of a head in order (nodes in the walk's), one after the other
+  // and with one scratch, heads in any order and on any thread. Writes the head's output o [stride].
   void step(const Kernels& kernels, std::int64_t head, std::int64_t token, const GdnTokenInput& input,
             GdnScratch& scratch, float* output);
   void end_pass();
@@ -106,6 +112,7 @@ class GdnCache {
   // [heads, dk, dv] as after the last token of the past.
   [[nodiscard]] std::vector<float> state(const Kernels& kernels) const;
   [[nodiscard]] std::uint64_t state_bytes() const { return state_.bytes(); }
+  [[nodiscard]] StateFormat state_format() const { return state_.format(); }
   // Memory beside the state that a verify of `tokens` tokens needs, and the bytes that a pass over them moves when
   // `past` tokens are absorbed (see RollbackCost).
   [[nodiscard]] std::uint64_t bytes_held(std::int64_t tokens) const;
@@ -133,18 +140,26 @@ class GdnCache {
   GdnForm form_;
   Rollback rollback_;
   std::int64_t key_stride_ = 0;
-  AlignedBuffer<float> state_;  // [head][dk][stride]
+  StateStore state_;  // [head][dk][stride]
   PassMode mode_ = PassMode::kAbsorb;
   std::int64_t pass_tokens_ = 0;
   bool may_commit_ = false;
-  const TreeWalk* walk_ = nullptr;               // of the verify in hand
-  Records past_;                                 // recurrent: absorbed, not yet folded into state_
-  Records fresh_;                                // recurrent: of the pass in hand
-  std::vector<AlignedBuffer<float>> snapshots_;  // snapshot: by node, as state_
-  std::vector<Block> blocks_;                    // chunked: block 0 holds the past's unfinished block
-  std::int64_t filled_ = 0;                      // chunked: tokens of the past in block 0
+  const TreeWalk* walk_ = nullptr;     // of the verify in hand
+  Records past_;                       // recurrent: absorbed, not yet folded into state_
+  Records fresh_;                      // recurrent: of the pass in hand
+  std::vector<StateStore> snapshots_;  // snapshot: by node, as state_
+  std::vector<Block> blocks_;          // chunked: block 0 holds the past's unfinished block
+  std::int64_t filled_ = 0;            // chunked: tokens of the past in block 0
 
-  float* head_state(std::int64_t head) { return state_.data() + head * shape_.state_elements(); }
+  [[nodiscard]] bool in_place() const { return state_.format() == StateFormat::kFP32; }
+  // The committed state of the head in hand, as FP32: itself, or a copy that open made and close writes back.
+  float* head_state(std::int64_t head, GdnScratch& scratch) {
+    return in_place() ? state_.in_place(head) : scratch.committed.data();
+  }
+  void open(std::int64_t head, GdnScratch& scratch) const;
+  void close(std::int64_t head, const GdnScratch& scratch);
+  void round(float* state) const;
+  [[nodiscard]] StateStore make_store() const;
   [[nodiscard]] std::int64_t record(std::int64_t slot, std::int64_t head) const { return slot * shape_.heads + head; }
   void reserve(Records& records, std::int64_t slots) const;
   void reserve_blocks(std::int64_t blocks);

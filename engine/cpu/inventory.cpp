@@ -25,7 +25,7 @@ void account_gdn(InventoryAccount& account, const std::string& prefix, const Gdn
   account.vector(prefix + "linear_attn.dt_bias", weights.dt_bias.size());
   account.vector(prefix + "linear_attn.norm.weight", static_cast<std::size_t>(config.linear_value_head_dim));
   const std::uint64_t state_elements = element_count(config.linear_value_channels(), config.linear_key_head_dim);
-  account.add({prefix + "recurrent state", "fp32", AccessPattern::kState,
+  account.add({prefix + "recurrent state", to_text(state.recurrence.state_format()), AccessPattern::kState,
                state.recurrence.state_bytes() + state.recurrence.bytes_held(width),
                state.recurrence.bytes_per_pass(PassMode::kVerify, context, width), state_elements});
   const std::uint64_t columns = state.columns.resident_bytes();
@@ -50,7 +50,9 @@ void account_attention(InventoryAccount& account, const std::string& prefix, con
 }  // namespace
 
 std::string stored_format(const PackedMatrix& matrix) {
-  return matrix.format() == WeightFormat::kQ3 ? "q3 in the words of q4" : to_text(matrix.format());
+  const std::string format = matrix.format() == WeightFormat::kQ3 ? "q3 in the words of q4" : to_text(matrix.format());
+  const bool byte_scales = has_tensor_scale(matrix.codec()) && matrix.format() != WeightFormat::kNVFP4;
+  return byte_scales ? format + ", e4m3 scales" : format;
 }
 
 WeightInventory make_inventory(const ModelConfig& config, const ModelWeights& weights,

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/cpu/kv_layout.h"
 #include "engine/cpu/packed_matrix.h"
 
 namespace tare::engine {
@@ -30,9 +31,11 @@ struct ActivationRows {
 
 // Products of packed rows with activations, for panels [panel_begin, panel_end) of the matrix and all tokens:
 //   out[t * out_stride + row] = sum over k of weight[row, k] * activation[t, k],   row in panel * 32 .. + 31
-// The rows that only fill up the last panel get 0 (so out must have room for whole panels). Each group of 64 along K is
-// summed by itself, in four sums by k mod 4, added as (0 + 1) + (2 + 3); groups are added in order. With q8 activations
-// and quantised weights a group's integer sum is exact: acc = fma(float(sum), weight_scale * activation_scale, acc).
+// The rows that only fill up the last panel get 0 (so out must have room for whole panels). Each group of 64 along K
+// (NVFP4: block of 16) is summed by itself, in four sums by k mod 4, added as (0 + 1) + (2 + 3); groups are added in
+// order, times their scales; a scale of the tensor multiplies the end. With q8 activations and weights whose codes are
+// integers a group's sum is exact: acc = fma(float(sum), weight_scale * activation_scale, acc). bf16, fp8 and NVFP4
+// weights read the FP32 rows always.
 using MultiplyPanels = void (*)(const PackedMatrix& matrix, std::int64_t panel_begin, std::int64_t panel_end,
                                 const ActivationRows& activations, float* out, std::int64_t out_stride);
 
@@ -64,15 +67,14 @@ struct VectorKernels {
 };
 
 // Attention of 1 to kMostQueries query heads that share one key-value head, at one position over its cache: the cache
-// is read once for all of them, and each gets the bits it would get alone. Keys lie in blocks of 16 positions, [D][16]
-// each, D rounded up to 4; values lie as [position][D rounded up to 16]. Positions 0..count-1 take part. A score does
-// not depend on where in a block its key lies, so keys may lie in several places; of values, `tail` names the rows that
-// come after position count - 1: their sum has the bits of rows that lie there.
+// is read once for all of them, and each gets the bits it would get alone. How keys and values lie, and in which
+// formats: kv_layout.h; what is read of them has the bits of an FP32 cache of the decoded numbers. Positions 0..count-1
+// take part. A score does not depend on where in a block its key lies, so keys may lie in several places; of values,
+// `tail` names the rows that come after position count - 1: their sum has the bits of rows that lie there.
 constexpr std::int64_t kMostQueries = 4;
 
-template <class Stored>
 struct ValueTail {
-  const Stored* values = nullptr;      // laid out as the others
+  CacheRows values;                    // in the format of the others
   const std::int32_t* rows = nullptr;  // [count]: which of them, in order
   std::int64_t count = 0;
 };
@@ -80,19 +82,14 @@ struct ValueTail {
 struct AttentionKernels {
   // scores[i][j] = scale * (queries[i] . key_j), written for j in 0..round_up(count, 16); the surplus is not
   // meaningful.
-  void (*scores_fp32)(const float* const* queries, std::int64_t query_count, const float* keys, std::int64_t head_dim,
-                      std::int64_t count, float scale, float* const* scores);
-  void (*scores_bf16)(const float* const* queries, std::int64_t query_count, const std::uint16_t* keys,
-                      std::int64_t head_dim, std::int64_t count, float scale, float* const* scores);
+  void (*scores)(const float* const* queries, std::int64_t query_count, const CacheRows& keys, std::int64_t head_dim,
+                 std::int64_t count, float scale, float* const* scores);
   // scores[j] = exp(scores[j] - max); returns their sum.
   float (*exponentiate)(float* scores, std::int64_t count);
   // out[i][d] = factors[i] * sum over j < count + tail.count of weights[i][j] * value_j[d]
-  void (*weighted_values_fp32)(const float* const* weights, std::int64_t query_count, const float* values,
-                               std::int64_t head_dim, std::int64_t count, const ValueTail<float>& tail,
-                               const float* factors, float* const* out);
-  void (*weighted_values_bf16)(const float* const* weights, std::int64_t query_count, const std::uint16_t* values,
-                               std::int64_t head_dim, std::int64_t count, const ValueTail<std::uint16_t>& tail,
-                               const float* factors, float* const* out);
+  void (*weighted_values)(const float* const* weights, std::int64_t query_count, const CacheRows& values,
+                          std::int64_t head_dim, std::int64_t count, const ValueTail& tail, const float* factors,
+                          float* const* out);
 };
 
 // Gated DeltaNet, one value head. The state is [dk][stride], stride = dv rounded up to 16, zero in the padding; rows

@@ -1,4 +1,4 @@
-// Keys (after norm and rotation) and values of one attention layer, FP32 or BF16 each. Layout: kv_layout.h. A chain's
+// Keys (after norm and rotation) and values of one attention layer, each in its format. Layout: kv_layout.h. A chain's
 // rows are stored at their positions. The nodes of another tree lie apart until committed, since two of one depth share
 // a position, and more nodes than positions may be left.
 #pragma once
@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <variant>
 
 #include "engine/backend/options.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/cpu/aligned_buffer.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/kv_layout.h"
 
 namespace tare::engine {
 
@@ -23,7 +23,7 @@ class KvCache {
  public:
   KvCache(const ModelConfig& config, const EngineOptions::KeyValue& formats, std::int64_t capacity);
 
-  // Writes key and value [head_dim] of one head at `position` < capacity; BF16 rounds to nearest even.
+  // Writes key and value [head_dim] of one head at `position` < capacity, as formats/ encodes them.
   void store(std::int64_t head, std::int64_t position, const float* key, const float* value);
   // Attention of 1 to kMostQueries queries over positions 0..count-1 of `head`: softmax(scale * query . key) . values.
   // Each of `scores` has room for count rounded up to 16, each of `out` for head_dim rounded up to 16.
@@ -53,24 +53,24 @@ class KvCache {
   [[nodiscard]] std::string format() const;            // "bf16", or "fp32 keys, bf16 values"
 
  private:
-  using Storage = std::variant<AlignedBuffer<float>, AlignedBuffer<std::uint16_t>>;
+  using Bytes = AlignedBuffer<std::byte>;
   struct Rows {
     std::int64_t capacity = 0;  // of each head: whole key blocks
-    Storage keys;
-    Storage values;
+    Bytes keys, key_scales;
+    Bytes values, value_scales;
   };
   EngineOptions::KeyValue formats_;
   std::int64_t heads_ = 0;
   std::int64_t head_dim_ = 0;
-  std::int64_t key_channels_ = 0;    // head_dim rounded up
-  std::int64_t value_channels_ = 0;  // head_dim rounded up
-  Rows past_;                        // by position
-  Rows nodes_;                       // by node
+  RowCells key_;
+  RowCells value_;
+  Rows past_;   // by position
+  Rows nodes_;  // by node
 
-  static Storage allocate(CacheFormat format, std::int64_t elements);
   [[nodiscard]] Rows allocate_rows(std::int64_t count) const;
-  [[nodiscard]] std::int64_t key_place(const Rows& rows, std::int64_t head, std::int64_t row) const;
-  [[nodiscard]] std::int64_t value_place(const Rows& rows, std::int64_t head, std::int64_t row) const;
+  // Of a head from row `row` on; keys: of its block.
+  [[nodiscard]] CacheRows keys(const Rows& rows, std::int64_t head, std::int64_t row) const;
+  [[nodiscard]] CacheRows values(const Rows& rows, std::int64_t head, std::int64_t row) const;
   void store_row(Rows& rows, std::int64_t head, std::int64_t row, const float* key, const float* value) const;
   // Scores of rows first..first + count - 1, `first` at the begin of a key block.
   void score(const AttentionKernels& kernels, const Rows& rows, std::int64_t head,

@@ -73,7 +73,7 @@ struct MtpWeights {
 
 // One tensor each, for drafters. A gain becomes `centre` + w, padded with zeros.
 [[nodiscard]] Projection load_projection(const TensorSource& source, const std::string& name, std::int64_t rows,
-                                         std::int64_t columns, WeightFormat format, ThreadPool& pool);
+                                         std::int64_t columns, WeightCodec codec, ThreadPool& pool);
 [[nodiscard]] AlignedBuffer<float> load_gain(const TensorSource& source, const std::string& name, std::int64_t size,
                                              float centre);
 

@@ -32,7 +32,18 @@ std::vector<std::int32_t> read_shortlist(const Checkpoint& target, const EngineO
   return choose_shortlist(read_token_counts(file, config.vocab_size), options.shortlist, config.eos_token_ids);
 }
 
-// Rows `ids` of the tensor, in their order.
+// Rows `ids` of a packed matrix, in their order.
+PackedMatrix copy_rows_of(const PackedMatrix& from, std::span<const std::int32_t> ids) {
+  PackedMatrix matrix(from.codec(), static_cast<std::int64_t>(ids.size()), from.columns());
+  std::vector<std::byte> row(static_cast<std::size_t>(from.row_bytes()));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    from.read_row(ids[i], row);
+    matrix.write_row(static_cast<std::int64_t>(i), row);
+  }
+  return matrix;
+}
+
+// Rows `ids` of the tensor, in their order; of a screen, whose scales are FP16 whatever the head's are.
 PackedMatrix pack_rows_of(const Tensor& tensor, std::span<const std::int32_t> ids, WeightFormat format,
                           ThreadPool& pool) {
   const auto count = static_cast<std::int64_t>(ids.size());
@@ -54,10 +65,12 @@ ProposalHead::ProposalHead(const Checkpoint& target, const EngineOptions& option
   const bool shortens = chosen.shortlist > 0;
   if (!shortens && chosen.screen == HeadScreen::kNone) return;
   if (shortens) ids_ = read_shortlist(target, chosen);
-  const WeightFormat format =
-      chosen.screen == HeadScreen::kNone ? head.matrix.format() : tare::engine::format_of(chosen.screen);
   const std::string& name = head.names.front();
-  if (shortens) {
+  const bool screens = chosen.screen != HeadScreen::kNone;
+  const WeightFormat format = screens ? tare::engine::format_of(chosen.screen) : head.matrix.format();
+  if (shortens && !screens) {
+    own_ = Projection{copy_rows_of(head.matrix, ids_), {name}};
+  } else if (shortens) {
     const Tensor tensor = target.expect(name, {head.matrix.rows(), head.matrix.columns()});
     own_ = Projection{pack_rows_of(tensor, ids_, format, pool), {name}};
   } else {

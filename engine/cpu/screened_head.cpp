@@ -43,7 +43,7 @@ ScreenedHead::ScreenedHead(const Checkpoint& checkpoint, const EngineOptions& op
       head_.matrix.read_row(row, {rows_.data() + row * row_bytes_, static_cast<std::size_t>(row_bytes_)});
   });
   for (ThreadSpace& space : spaces_) {
-    space.rows = PackedMatrix(head.matrix.format(), candidates_a_row_, head.matrix.columns());
+    space.rows = PackedMatrix(head.matrix.codec(), candidates_a_row_, head.matrix.columns());
     space.logits.resize(static_cast<std::size_t>(space.rows.panels() * kPanelRows));
   }
   const std::string& name = head.names.front();

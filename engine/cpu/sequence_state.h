@@ -32,7 +32,8 @@ struct LayerState {
     if (kind == LayerKind::kLinearAttention) {
       layer.gdn.emplace(
           GdnLayerState{ConvolutionColumns(config.conv_channels(), config.conv_kernel, options.state.convolution),
-                        GdnCache(config, options.gdn.form, options.rollback), RowBuffer(config.conv_channels())});
+                        GdnCache(config, options.gdn.form, options.rollback, options.state.recurrent),
+                        RowBuffer(config.conv_channels())});
     } else {
       layer.attention.emplace(config, options.kv, capacity);
     }

@@ -37,6 +37,7 @@ inline constexpr TagU32 kU32{};
 inline constexpr TagI32 kI32{};
 inline constexpr hn::Rebind<std::uint16_t, TagF32> kHalfU16{};
 inline constexpr hn::Rebind<hwy::float16_t, TagF32> kF16{};
+inline constexpr hn::Rebind<std::uint8_t, TagF32> kQuarterU8{};
 #if HWY_TARGET != HWY_SCALAR
 inline constexpr hn::Repartition<std::uint16_t, TagF32> kU16{};
 inline constexpr hn::Repartition<std::int16_t, TagF32> kI16{};
@@ -61,12 +62,40 @@ HWY_INLINE VectorF32 load_bfloat16(const std::uint16_t* values) {
   return hn::BitCast(kF32, hn::ShiftLeft<16>(hn::PromoteTo(kU32, hn::LoadU(kHalfU16, values))));
 }
 
-// Reads FP32 or BF16 storage as FP32.
-HWY_INLINE VectorF32 load_stored(const float* values) {
-  return hn::LoadU(kF32, values);
+HWY_INLINE VectorU32 load_bytes(const std::uint8_t* values) {
+  return hn::PromoteTo(kU32, hn::LoadU(kQuarterU8, values));
 }
-HWY_INLINE VectorF32 load_stored(const std::uint16_t* values) {
-  return load_bfloat16(values);
+
+// E4M3 and E2M1 numbers (formats/float_formats.h), exactly. Subnormals go through integers: as FP32 subnormals, which a
+// shift would make of them, every instruction that meets one takes a hundred times as long.
+HWY_INLINE VectorF32 e4m3_values(VectorU32 bytes) {
+  const VectorU32 magnitude = hn::And(bytes, hn::Set(kU32, 0x7FU));
+  const VectorI32 integer = hn::BitCast(kI32, magnitude);
+  const VectorF32 normal =
+      hn::BitCast(kF32, hn::Add(hn::ShiftLeft<20>(magnitude), hn::Set(kU32, 120U << 23)));  // biases 7 and 127
+  const VectorF32 subnormal = hn::Mul(hn::ConvertTo(kF32, integer), hn::Set(kF32, 0x1p-9F));
+  const auto is_subnormal = hn::RebindMask(kF32, hn::Lt(integer, hn::Set(kI32, 8)));
+  const auto is_nan = hn::RebindMask(kF32, hn::Eq(integer, hn::Set(kI32, 0x7F)));
+  const VectorF32 nan = hn::BitCast(kF32, hn::Set(kU32, 0x7FC00000U));
+  const VectorF32 value = hn::IfThenElse(is_nan, nan, hn::IfThenElse(is_subnormal, subnormal, normal));
+  return hn::Or(value, hn::BitCast(kF32, hn::ShiftLeft<24>(hn::And(bytes, hn::Set(kU32, 0x80U)))));
+}
+// Of the low four bits of every lane; the others are ignored.
+HWY_INLINE VectorF32 e2m1_values(VectorU32 codes) {
+#if TARE_TARGET_IS_AVX3
+  alignas(64) static constexpr float kValues[16] = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
+                                                    -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
+  return VectorF32{_mm512_permutexvar_ps(codes.raw, _mm512_load_ps(kValues))};
+#else
+  const VectorU32 magnitude = hn::And(codes, hn::Set(kU32, 0x7U));
+  const VectorI32 integer = hn::BitCast(kI32, magnitude);
+  const VectorF32 normal =
+      hn::BitCast(kF32, hn::Add(hn::ShiftLeft<22>(magnitude), hn::Set(kU32, 126U << 23)));  // biases 1 and 127
+  const VectorF32 subnormal = hn::Mul(hn::ConvertTo(kF32, integer), hn::Set(kF32, 0.5F));
+  const auto is_subnormal = hn::RebindMask(kF32, hn::Lt(integer, hn::Set(kI32, 2)));
+  const VectorF32 value = hn::IfThenElse(is_subnormal, subnormal, normal);
+  return hn::Or(value, hn::BitCast(kF32, hn::ShiftLeft<28>(hn::And(codes, hn::Set(kU32, 0x8U)))));
+#endif
 }
 
 // Sum of all lanes, in a fixed order.

@@ -36,7 +36,31 @@ std::unique_ptr<BlockDrafterCheckpoint> open_drafter(const Checkpoint& checkpoin
   return open_block_drafter(drafter, checkpoint);
 }
 
+// Codecs that the CPU defines and this backend has no kernels for.
+void refuse_codecs(const EngineOptions& options) {
+  const auto refuse = [](bool found, const std::string& path, const std::string& word) {
+    if (found)
+      throw input_error(path, fmt::format("backend cuda has no kernels for {}", word), "use --set backend=cpu");
+  };
+  const auto refuse_weights = [&](WeightFormat format, const std::string& path) {
+    refuse(format == WeightFormat::kQ5 || format == WeightFormat::kNVFP4, path, to_text(format));
+  };
+  refuse_weights(options.weights.format, "weights.format");
+  for (std::size_t i = 0; i < options.weights.overrides.size(); ++i)
+    refuse_weights(options.weights.overrides[i].format, fmt::format("weights.overrides[{}].format", i));
+  refuse(options.weights.scales != ScaleFormat::kFP16, "weights.scales", to_text(options.weights.scales));
+  const auto refuse_cache = [&](CacheFormat format, const std::string& path) {
+    refuse(format == CacheFormat::kInt8 || format == CacheFormat::kNVFP4, path, to_text(format));
+  };
+  refuse_cache(options.kv.key, "kv.key");
+  refuse_cache(options.kv.value, "kv.value");
+  refuse(options.kv.rotation != KeyRotation::kNone, "kv.rotation", to_text(options.kv.rotation));
+  const StateFormat state = options.state.recurrent;
+  refuse(state == StateFormat::kBF16 || state == StateFormat::kInt8, "state.recurrent", to_text(state));
+}
+
 EngineOptions settled(EngineOptions options, const BlockDrafterCheckpoint* drafter) {
+  refuse_codecs(options);
   if (options.activations.format == ActivationFormat::kQ8) {
     throw input_error("activations.format", "q8 needs backend cpu", "cuda has fp32 and bf16");
   }

@@ -37,6 +37,8 @@ RandomBits random_bits_of(engine::CacheFormat format) {
     case engine::CacheFormat::kBF16:
       return kRandomBF16;
     case engine::CacheFormat::kFP32:
+    case engine::CacheFormat::kInt8:  // no kernels here
+    case engine::CacheFormat::kNVFP4:
       break;
   }
   return kRandomFP32;

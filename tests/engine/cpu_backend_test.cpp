@@ -9,7 +9,8 @@
 #include "engine/backend/argmax.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/packed_matrix.h"
-#include "engine/formats/weight_groups.h"
+#include "engine/formats/absmax.h"
+#include "engine/formats/weight_codes.h"
 #include "tests/engine/cpu_fixture.h"
 #include "tests/engine/cpu_reference_model.h"
 
@@ -41,31 +42,36 @@ class WithNaN final : public Checkpoint {
   std::string broken_;
 };
 
-void dequantize(std::vector<float>& rows, std::size_t columns, int most_code) {
-  for (std::size_t begin = 0; begin < rows.size(); begin += columns) {
-    const std::vector<float> decoded = decode_row(encode_row(std::span(rows).subspan(begin, columns), most_code));
-    std::copy(decoded.begin(), decoded.end(), rows.begin() + static_cast<std::ptrdiff_t>(begin));
-  }
+// By definition, with the scale of the whole tensor where the codec has one.
+void dequantize(std::vector<float>& values, std::size_t columns, WeightCodec codec) {
+  const float tensor_scale = has_tensor_scale(codec) ? tensor_scale_of(codec.format, absmax_of(values)) : 1.0F;
+  for (std::size_t row = 0; row < values.size(); row += columns)
+    for (std::size_t begin = 0; begin < columns; begin += 64) {
+      const std::span<float> group = std::span(values).subspan(row + begin, std::min<std::size_t>(64, columns - begin));
+      decode_weights(codec, tensor_scale, encode_weights(codec, tensor_scale, group), group);
+    }
 }
 
 TEST(CpuBackend, QuantisedWeightsGiveTheLogitsOfTheirDequantisedValues) {
-  for (const auto& [format, most_code] : {std::pair{WeightFormat::kQ8, kQ8MostCode},
-                                          {WeightFormat::kQ4, kQ4MostCode},
-                                          {WeightFormat::kQ3, kQ3MostCode}}) {
+  constexpr ScaleFormat kBytes = ScaleFormat::kE4M3;
+  for (const WeightCodec codec :
+       {WeightCodec{WeightFormat::kQ8}, WeightCodec{WeightFormat::kQ5}, WeightCodec{WeightFormat::kQ4},
+        WeightCodec{WeightFormat::kQ3}, WeightCodec{WeightFormat::kFP8}, WeightCodec{WeightFormat::kNVFP4, kBytes},
+        WeightCodec{WeightFormat::kQ4, kBytes}, WeightCodec{WeightFormat::kFP8, kBytes}}) {
     const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(fixture("hybrid-headdim256").string());
     const std::vector<std::int32_t> text = Golden(fixture("hybrid-headdim256") / "golden-97.safetensors").tokens;
     const std::span<const std::int32_t> tokens = std::span(text).first(40);
-    const int most = most_code;
     ReferenceModel reference(*checkpoint, [&](const std::string& name, std::vector<float>& rows, std::size_t columns) {
       const bool gate = name.ends_with("in_proj_a.weight") || name.ends_with("in_proj_b.weight");
-      if (!gate) dequantize(rows, columns, most);
+      if (!gate) dequantize(rows, columns, codec);
     });
     const std::vector<Doubles> expected = reference.logits(tokens);
     ReferenceModel unquantised(*checkpoint, [](const std::string&, std::vector<float>&, std::size_t) {});
     const std::vector<Doubles> original = unquantised.logits(tokens);
 
     EngineOptions options = exact_options();
-    options.weights.format = format;
+    options.weights.format = codec.format;
+    options.weights.scales = codec.scales;
     const std::unique_ptr<Backend> backend = make_cpu_backend(*checkpoint, options);
     const Captured captured = capture_prefill(*backend, tokens);
     double from_reference = 0;
@@ -255,7 +261,8 @@ TEST(CpuBackend, LogitsThatAreNotFiniteAreReportedWithTheirPosition) {
 }
 
 TEST(CpuBackend, TheInventoryCountsWhatTheKernelsRead) {
-  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ4, WeightFormat::kQ3}) {
+  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ5, WeightFormat::kQ4,
+                                    WeightFormat::kQ3, WeightFormat::kFP8, WeightFormat::kNVFP4}) {
     EngineOptions options = exact_options();
     options.weights.format = format;
     options.kv.key = options.kv.value = CacheFormat::kBF16;
@@ -307,20 +314,6 @@ TEST(CpuBackend, Q3StreamsQ4sBytesAndSaysSo) {
   EXPECT_EQ(three.format, "q3 in the words of q4");
   EXPECT_EQ(three.bytes_per_round, head_of(WeightFormat::kQ4).bytes_per_round);
   EXPECT_GT(three.bytes_per_round, 0U);
-}
-
-TEST(CpuBackend, Fp8WeightsNeedCuda) {
-  EngineOptions options = exact_options();
-  options.weights.overrides = {{TensorClass::kMlp, 0, 1, WeightFormat::kQ8},
-                               {TensorClass::kHead, 0, 0, WeightFormat::kFP8}};
-  const ErrorParts in_override = error_of([&] { open_backend("hybrid-small", options); });
-  EXPECT_EQ(in_override.kind, ErrorKind::kInput);
-  EXPECT_EQ(in_override.where, "weights.overrides[1].format");
-  options.weights.overrides.clear();
-  options.weights.format = WeightFormat::kFP8;
-  const ErrorParts everywhere = error_of([&] { open_backend("hybrid-small", options); });
-  EXPECT_EQ(everywhere.where, "weights.format");
-  EXPECT_EQ(everywhere.what, "fp8 needs backend cuda");
 }
 
 }  // namespace

@@ -34,6 +34,19 @@ std::vector<Variant> variants() {
     q8.activations.format = ActivationFormat::kFP32;
     q8.kv.value = CacheFormat::kFP32;
     result.push_back({"q8_fp32_mixed_caches" + suffix, q8});
+    EngineOptions blocks = exact;
+    blocks.weights = {WeightFormat::kNVFP4, {{TensorClass::kMlp, 0, 99, WeightFormat::kQ5}}, ScaleFormat::kE4M3};
+    blocks.activations.format = ActivationFormat::kQ8;
+    blocks.kv.key = CacheFormat::kNVFP4;
+    blocks.kv.value = CacheFormat::kInt8;
+    blocks.state.recurrent = StateFormat::kInt8;
+    result.push_back({"nvfp4_q5_int8_state" + suffix, blocks});
+    EngineOptions halves = exact;
+    halves.weights.format = WeightFormat::kFP8;
+    halves.kv.key = CacheFormat::kInt8;
+    halves.kv.value = CacheFormat::kFP8;
+    halves.state.recurrent = form == GdnForm::kChunked ? StateFormat::kBF16 : StateFormat::kFP16;
+    result.push_back({"fp8_half_state" + suffix, halves});
   }
   EngineOptions plain = result[1].options;
   plain.cpu.instruction_set = available_instruction_sets().back();

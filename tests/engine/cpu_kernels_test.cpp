@@ -27,6 +27,10 @@ std::vector<float> normals(std::int64_t count, unsigned seed, float sigma = 1.0F
   return values;
 }
 
+std::string name_of(WeightCodec codec) {
+  return to_text(codec.format) + " " + to_text(codec.scales);
+}
+
 class CpuKernels : public testing::TestWithParam<std::string> {
  protected:
   const Kernels kernels_ = select_kernels(GetParam());
@@ -36,20 +40,39 @@ INSTANTIATE_TEST_SUITE_P(InstructionSets, CpuKernels, testing::ValuesIn(availabl
                          [](const auto& info) { return info.param; });
 
 struct MatrixCase {
-  WeightFormat format;
+  WeightCodec codec;
   std::int64_t rows;
   std::int64_t columns;
   bool quantized_activations;
 };
 
-int most_code(WeightFormat format) {
-  return format == WeightFormat::kQ8 ? kQ8MostCode : format == WeightFormat::kQ4 ? kQ4MostCode : kQ3MostCode;
+// Rows have scales of two tensors, as when q, k and v are stacked: 1 to 64.
+float tensor_scale_of_row(const MatrixCase& shape, std::int64_t row) {
+  const float own = tensor_scale_of(shape.codec.format, 0.25F);
+  return row % 3 == 0 ? own * 64 : own;
 }
+
+// A row's weights as represented, and its product with q8 activations where codes meet as integers.
+struct RepresentedRow {
+  RepresentedRow(WeightCodec codec, float tensor_scale, std::span<const float> values) : weights(values.size()) {
+    for (std::size_t begin = 0; begin < values.size(); begin += 64) {
+      const std::span<const float> group = values.subspan(begin, std::min<std::size_t>(64, values.size() - begin));
+      groups.push_back(encode_weights(codec, tensor_scale, group));
+      decode_weights(codec, tensor_scale, groups.back(), std::span(weights).subspan(begin, group.size()));
+    }
+  }
+  std::vector<EncodedGroup> groups;
+  std::vector<float> weights;
+};
 
 // A packed matrix with its rows' definitions and activations of up to `tokens` rows.
 struct MatrixProblem {
-  MatrixProblem(const MatrixCase& shape, std::int64_t tokens, const VectorKernels& kernels)
-      : matrix(shape.format, shape.rows, shape.columns), input(shape.columns, shape.quantized_activations) {
+  MatrixProblem(const MatrixCase& shape_in, std::int64_t tokens, const VectorKernels& kernels)
+      : shape(shape_in),
+        matrix(shape.codec, shape.rows, shape.columns),
+        input(shape.columns, shape.quantized_activations) {
+    for (std::int64_t row = 0; row < shape.rows && has_tensor_scale(shape.codec); ++row)
+      matrix.set_tensor_scale(row, 1, tensor_scale_of_row(shape, row));
     for (std::int64_t row = 0; row < shape.rows; ++row) {
       weights.push_back(normals(shape.columns, static_cast<unsigned>(row + 1), 0.05F));
       matrix.pack_rows(row, weights.back());
@@ -75,27 +98,41 @@ struct MatrixProblem {
       }
       exact = reference_dot(halves, x);
     } else {
-      const EncodedRow encoded = encode_row(w, most_code(matrix.format()));
-      w = decode_row(encoded);
-      exact = codes ? reference_dot(encoded, encode_activations(x)) : reference_dot(encoded, x);
+      const RepresentedRow represented(shape.codec, tensor_scale_of_row(shape, row), w);
+      w = represented.weights;
+      const EncodedActivations encoded = encode_activations(x);
+      for (std::size_t i = 0; i < w.size(); ++i)
+        exact += static_cast<double>(w[i]) *
+                 (codes ? static_cast<double>(encoded.scales[i / 64]) * encoded.codes[i] : static_cast<double>(x[i]));
     }
     double magnitude = 0;
     for (std::size_t i = 0; i < w.size(); ++i) magnitude += std::fabs(static_cast<double>(w[i] * x[i]));
     return {exact, magnitude};
   }
 
+  MatrixCase shape;
   PackedMatrix matrix;
   InputRows input;
   std::vector<std::vector<float>> weights;
   std::vector<std::vector<float>> activations;
 };
 
+bool field_is_integer(WeightFormat format) {
+  return format != WeightFormat::kBF16 && field_bias_of(format) != 0;
+}
+
 std::vector<MatrixCase> matrix_cases() {
   std::vector<MatrixCase> cases;
   for (const auto& [rows, columns] : {std::pair{1, 1}, {31, 48}, {33, 64}, {64, 80}, {97, 200}, {32, 1024}})
-    for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ4, WeightFormat::kQ3})
-      for (const bool codes : {false, true})
-        if (!codes || format != WeightFormat::kBF16) cases.push_back({format, rows, columns, codes});
+    for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ5, WeightFormat::kQ4,
+                                      WeightFormat::kQ3, WeightFormat::kFP8, WeightFormat::kNVFP4})
+      for (const ScaleFormat scales : {ScaleFormat::kFP16, ScaleFormat::kE4M3}) {
+        const WeightCodec codec{format, scales};
+        if (normalized(codec) != codec) continue;
+        cases.push_back({codec, rows, columns, false});
+        const bool integers = field_is_integer(format);
+        if (integers) cases.push_back({codec, rows, columns, true});
+      }
   return cases;
 }
 
@@ -120,7 +157,7 @@ TEST_P(CpuKernels, ProductsEqualTheirDefinitionAndStayInsideTheOutput) {
         } else {
           const auto [exact, magnitude] = problem.expected(row, token, shape.quantized_activations);
           ASSERT_NEAR(value, exact, kRounding * magnitude)
-              << to_text(shape.format) << " " << shape.rows << "x" << shape.columns << " row " << row;
+              << name_of(shape.codec) << " " << shape.rows << "x" << shape.columns << " row " << row;
         }
       }
     }
@@ -142,14 +179,14 @@ TEST_P(CpuKernels, ProductsHaveTheSameBitsForEveryNumberOfTokensAndEverySplitOfP
       std::vector<float> together(static_cast<std::size_t>(tokens * stride), kPoison);
       kernels_.multiply_panels(problem.matrix, 0, panels, problem.input.view(tokens), together.data(), stride);
       ASSERT_EQ(std::memcmp(together.data(), alone.data(), together.size() * sizeof(float)), 0)
-          << to_text(shape.format) << " " << shape.rows << "x" << shape.columns << " T=" << tokens;
+          << name_of(shape.codec) << " " << shape.rows << "x" << shape.columns << " T=" << tokens;
     }
   }
 }
 
 TEST_P(CpuKernels, ExtremeCodesDoNotSaturate) {
   // All products at their largest: 64 * 127 * 127 a group, and biased bytes at 255.
-  for (const WeightFormat format : {WeightFormat::kQ8, WeightFormat::kQ4}) {
+  for (const WeightFormat format : {WeightFormat::kQ8, WeightFormat::kQ5, WeightFormat::kQ4}) {
     PackedMatrix matrix(format, kPanelRows, 64);
     for (std::int64_t row = 0; row < kPanelRows; ++row)
       matrix.pack_rows(row, std::vector<float>(64, row % 2 == 0 ? 7.0F : -7.0F));
@@ -160,10 +197,71 @@ TEST_P(CpuKernels, ExtremeCodesDoNotSaturate) {
       input.quantize(0, kernels_.vectors);
       std::vector<float> out(kPanelRows);
       kernels_.multiply_panels(matrix, 0, 1, input.view(1), out.data(), kPanelRows);
-      const double scale = float16_to_float(float_to_float16(7.0F / (format == WeightFormat::kQ8 ? 127.0F : 7.0F)));
-      const double code = format == WeightFormat::kQ8 ? 127 : 7;
+      const float code = format == WeightFormat::kQ8 ? 127.0F : format == WeightFormat::kQ5 ? 15.0F : 7.0F;
+      const double scale = float16_to_float(float_to_float16(7.0F / code));
       for (std::int64_t row = 0; row < kPanelRows; ++row)
-        ASSERT_NEAR(out[static_cast<std::size_t>(row)], (row % 2 == 0 ? 1 : -1) * sign * 64 * 127 * code * scale, 0.02);
+        ASSERT_NEAR(out[static_cast<std::size_t>(row)],
+                    (row % 2 == 0 ? 1 : -1) * sign * 64 * 127 * static_cast<double>(code) * scale, 0.02);
+    }
+  }
+}
+
+// Every field of every format in every place of a group, one at a time: what the kernels decode is the definition.
+TEST_P(CpuKernels, EveryCodeIsDecodedInEveryPlace) {
+  InputRows input(64, false);
+  input.reserve(64);
+  for (std::int64_t place = 0; place < 64; ++place) input.row(place)[place] = 1;
+  for (const WeightFormat format :
+       {WeightFormat::kQ8, WeightFormat::kQ5, WeightFormat::kQ4, WeightFormat::kFP8, WeightFormat::kNVFP4}) {
+    const WeightCodec codec{format, ScaleFormat::kE4M3};
+    PackedMatrix matrix(codec, kPanelRows, 64);
+    const int fields = 1 << code_bits_of(format);
+    for (int first = 0; first < fields; first += static_cast<int>(kPanelRows)) {
+      std::vector<std::uint8_t> of_row;
+      for (std::int64_t row = 0; row < kPanelRows; ++row) {
+        const auto field = static_cast<std::uint8_t>((first + row) % fields);
+        of_row.push_back(format == WeightFormat::kFP8 && (field & 0x7FU) == kE4M3NaN ? 0 : field);
+        EncodedGroup group;
+        group.fields.fill(of_row.back());
+        for (std::size_t i = 0; i < group.scales.size(); ++i)
+          group.scales[i] = static_cast<std::uint16_t>(0x30 + 8 * i);
+        matrix.put_group(row, 0, group);
+      }
+      std::vector<float> out(64 * kPanelRows);
+      kernels_.multiply_panels(matrix, 0, 1, input.view(64), out.data(), kPanelRows);
+      for (std::size_t place = 0; place < 64; ++place)
+        for (std::size_t row = 0; row < static_cast<std::size_t>(kPanelRows); ++row) {
+          const std::size_t block = place * scales_a_group(format) / 64;
+          ASSERT_EQ(out[place * static_cast<std::size_t>(kPanelRows) + row],
+                    decode_weight(codec, 1, static_cast<std::uint16_t>(0x30 + 8 * block), of_row[row]))
+              << to_text(format) << " place " << place << " field " << int{of_row[row]};
+        }
+    }
+  }
+}
+
+// All 256 bytes a scale can be, as kernels read them.
+TEST_P(CpuKernels, EveryScaleByteIsReadByItsDefinition) {
+  InputRows input(64, false);
+  input.reserve(1);
+  std::fill_n(input.row(0), 64, 1.0F);
+  for (const WeightFormat format : {WeightFormat::kQ4, WeightFormat::kNVFP4}) {
+    PackedMatrix matrix({format, ScaleFormat::kE4M3}, 256, 64);
+    for (std::int64_t row = 0; row < 256; ++row) {
+      EncodedGroup group;
+      group.fields.fill(static_cast<std::uint8_t>(format == WeightFormat::kQ4 ? kQ4Bias + 1 : 2));  // ones
+      group.scales.fill(static_cast<std::uint16_t>(row));
+      matrix.put_group(row, 0, group);
+    }
+    std::vector<float> out(256);
+    kernels_.multiply_panels(matrix, 0, matrix.panels(), input.view(1), out.data(), 256);
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      const float scale = e4m3_to_float(static_cast<std::uint8_t>(byte));
+      if (std::isnan(scale)) {
+        EXPECT_TRUE(std::isnan(out[byte])) << byte;
+      } else {
+        EXPECT_EQ(out[byte], 64 * scale) << byte;
+      }
     }
   }
 }
@@ -297,6 +395,10 @@ TEST_P(CpuKernels, AnyNonFiniteElementIsSeen) {
   }
 }
 
+CacheRows fp32_rows(const std::vector<float>& values) {
+  return {CacheFormat::kFP32, reinterpret_cast<const std::byte*>(values.data()), nullptr};
+}
+
 TEST_P(CpuKernels, AttentionEqualsDoublePrecisionForEveryLength) {
   for (const std::int64_t head_dim : {24, 256}) {
     const std::int64_t key_channels = round_up(head_dim, kKeyChannelPadding);
@@ -330,9 +432,9 @@ TEST_P(CpuKernels, AttentionEqualsDoublePrecisionForEveryLength) {
       const float* queries[] = {query.data(), query.data(), query.data(), query.data()};
       float* score_rows[] = {scores.data(), nullptr, nullptr, nullptr};
       float* outputs[] = {out.data(), nullptr, nullptr, nullptr};
-      kernels_.attention.scores_fp32(queries, 1, keys.data(), head_dim, count, 0.0625F, score_rows);
+      kernels_.attention.scores(queries, 1, fp32_rows(keys), head_dim, count, 0.0625F, score_rows);
       const float factor = 1.0F / kernels_.attention.exponentiate(scores.data(), count);
-      kernels_.attention.weighted_values_fp32(score_rows, 1, values.data(), head_dim, count, {}, &factor, outputs);
+      kernels_.attention.weighted_values(score_rows, 1, fp32_rows(values), head_dim, count, {}, &factor, outputs);
       // Two to four queries together get the bits of one alone, and the others' bits do not matter.
       for (std::int64_t together = 2; together <= kMostQueries; ++together) {
         std::vector<std::vector<float>> rows(4, std::vector<float>(kMostPositions, kPoison));
@@ -344,11 +446,11 @@ TEST_P(CpuKernels, AttentionEqualsDoublePrecisionForEveryLength) {
           score_rows[q] = rows[q].data();
           outputs[q] = results[q].data();
         }
-        kernels_.attention.scores_fp32(queries, together, keys.data(), head_dim, count, 0.0625F, score_rows);
+        kernels_.attention.scores(queries, together, fp32_rows(keys), head_dim, count, 0.0625F, score_rows);
         for (std::size_t q = 0; q < static_cast<std::size_t>(together); ++q)
           kernels_.attention.exponentiate(rows[q].data(), count);
-        kernels_.attention.weighted_values_fp32(score_rows, together, values.data(), head_dim, count, {},
-                                                factors.data(), outputs);
+        kernels_.attention.weighted_values(score_rows, together, fp32_rows(values), head_dim, count, {}, factors.data(),
+                                           outputs);
         EXPECT_EQ(results[static_cast<std::size_t>(together - 1)], out);
       }
       for (std::int64_t i = 0; i < head_dim; ++i) {
@@ -390,10 +492,10 @@ TEST_P(CpuKernels, ValuesOfATailHaveTheBitsOfRowsThatLieThere) {
             expected_rows[q] = expected.data() + q * stride;
             actual_rows[q] = actual.data() + q * stride;
           }
-          kernels_.attention.weighted_values_fp32(weight_rows, together, joined.data(), head_dim, count + taken, {},
-                                                  factors.data(), expected_rows);
-          kernels_.attention.weighted_values_fp32(weight_rows, together, values.data(), head_dim, count,
-                                                  {tail.data(), rows.data(), taken}, factors.data(), actual_rows);
+          kernels_.attention.weighted_values(weight_rows, together, fp32_rows(joined), head_dim, count + taken, {},
+                                             factors.data(), expected_rows);
+          kernels_.attention.weighted_values(weight_rows, together, fp32_rows(values), head_dim, count,
+                                             {fp32_rows(tail), rows.data(), taken}, factors.data(), actual_rows);
           ASSERT_EQ(actual, expected) << count << " and " << taken;
         }
       }

@@ -41,6 +41,16 @@ std::vector<Variant> variants() {
   narrow.state.convolution = CacheFormat::kBF16;
   narrow.weights.format = WeightFormat::kQ4;
   narrow.activations.format = ActivationFormat::kQ8;
+  // States that are rounded token by token, and caches in blocks (ring and snapshot: still the same bits).
+  EngineOptions blocks = exact;
+  blocks.kv.key = CacheFormat::kNVFP4;
+  blocks.kv.value = CacheFormat::kInt8;
+  blocks.state.recurrent = StateFormat::kInt8;
+  EngineOptions halves = exact;
+  halves.kv.key = CacheFormat::kInt8;
+  halves.kv.value = CacheFormat::kFP8;
+  halves.kv.rotation = KeyRotation::kHadamard;
+  halves.state.recurrent = StateFormat::kBF16;
   EngineOptions mixed = exact;
   mixed.kv.value = CacheFormat::kBF16;
   mixed.cpu.threads = 1;
@@ -62,6 +72,8 @@ std::vector<Variant> variants() {
     add("small_narrow", "hybrid-small", narrow);
     add("headdim256_narrow", "hybrid-headdim256", narrow);
     add("embedded_narrow", kEmbedded, narrow);
+    add("small_blocks", "hybrid-small", blocks);
+    add("headdim256_halves", "hybrid-headdim256", halves);
   }
   return result;
 }

@@ -49,7 +49,8 @@ class PlanningBackend final : public engine::FakeBackend {
 TEST(Capacity, PlansOfTheCpuAreWhatItHoldsInEveryFormat) {
   for (const Formats& formats :
        {Formats{CacheFormat::kFP32, CacheFormat::kFP32}, Formats{CacheFormat::kBF16, CacheFormat::kBF16},
-        Formats{CacheFormat::kFP32, CacheFormat::kBF16}}) {
+        Formats{CacheFormat::kFP32, CacheFormat::kBF16}, Formats{CacheFormat::kNVFP4, CacheFormat::kInt8},
+        Formats{CacheFormat::kInt8, CacheFormat::kFP8}}) {
     for (const std::int64_t context : {1, 100, 1000}) {  // no multiples of a block
       const auto backend = embedded(formats, context);
       const Capacity capacity = measure_capacity(*backend, kGb, "named");
@@ -71,7 +72,8 @@ TEST(Capacity, WhatItSaysFitsIsAllocatedAndAStepMoreIsTooMuch) {
     for (const engine::MemoryPart& part : small->memory_plan(formats, tokens)) sum += part.bytes;
     return sum;
   };
-  const std::uint64_t memory = planned({CacheFormat::kFP32, CacheFormat::kFP32}, 2000) + 1;
+  const std::uint64_t memory =
+      planned({CacheFormat::kFP32, CacheFormat::kFP32}, 1000) + 1;  // NVFP4: seven times as many
   const Capacity capacity = measure_capacity(*small, memory, "named");
   for (const CapacityRow& row : capacity.rows) {
     ASSERT_GT(row.tokens, 0);
@@ -82,12 +84,14 @@ TEST(Capacity, WhatItSaysFitsIsAllocatedAndAStepMoreIsTooMuch) {
     const auto full = embedded(row.formats, row.tokens);
     EXPECT_EQ(full->inventory(0, 1).resident_parts()[2].bytes, row.cache_bytes);
   }
-  ASSERT_EQ(capacity.rows.size(), 2U);
+  ASSERT_EQ(capacity.rows.size(), 5U);
   EXPECT_EQ(to_text(capacity.rows[0].formats), "fp32");
-  EXPECT_EQ(capacity.rows[0].tokens, 1984);
+  EXPECT_EQ(capacity.rows[0].tokens, 960);
   EXPECT_EQ(capacity.rows[0].bytes_a_token, 2 * capacity.rows[1].bytes_a_token);
   EXPECT_TRUE(capacity.rows[1].now);
   EXPECT_GT(capacity.rows[1].tokens, capacity.rows[0].tokens);
+  EXPECT_EQ(to_text(capacity.rows[4].formats), "nvfp4");
+  EXPECT_EQ(64 * capacity.rows[4].bytes_a_token, 18 * capacity.rows[1].bytes_a_token);
 }
 
 TEST(Capacity, AWrongByteCountIsCaught) {

@@ -118,8 +118,11 @@ auto plain_kernel(CacheFormat value) {
       return attention_plain_kernel<kKey, CacheFormat::kBF16>;
     case CacheFormat::kFP8:
       return attention_plain_kernel<kKey, CacheFormat::kFP8>;
+    case CacheFormat::kInt8:
+    case CacheFormat::kNVFP4:
+      break;
   }
-  throw internal_error("a cache format without a name");
+  throw internal_error("a cache format without a kernel");
 }
 auto plain_kernel(CacheFormat key, CacheFormat value) {
   switch (key) {
@@ -129,8 +132,11 @@ auto plain_kernel(CacheFormat key, CacheFormat value) {
       return plain_kernel<CacheFormat::kBF16>(value);
     case CacheFormat::kFP8:
       return plain_kernel<CacheFormat::kFP8>(value);
+    case CacheFormat::kInt8:
+    case CacheFormat::kNVFP4:
+      break;
   }
-  throw internal_error("a cache format without a name");
+  throw internal_error("a cache format without a kernel");
 }
 
 }  // namespace

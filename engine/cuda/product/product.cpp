@@ -24,6 +24,9 @@ auto format_launch(WeightFormat format) {
       return launch_fp8_product;
     case WeightFormat::kBF16:
       return launch_bf16_product;
+    case WeightFormat::kQ5:
+    case WeightFormat::kNVFP4:
+      break;
   }
   throw internal_error("no product of this weight format");
 }

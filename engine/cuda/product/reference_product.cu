@@ -183,6 +183,9 @@ ProductResult launch_reference_product(const WeightMatrix& matrix, const Operand
     case WeightFormat::kFP8:
       launch<WeightFormat::kFP8>(product, launch_to);
       break;
+    case WeightFormat::kQ5:
+    case WeightFormat::kNVFP4:
+      throw internal_error("no product of this weight format");
   }
   return {.data = y, .rows = product.rows, .width = product.tokens, .plan = {}};
 }

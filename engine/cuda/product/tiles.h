@@ -50,8 +50,11 @@ constexpr int kUnitScaleBytes = kUnitRows * 2;
       return 8;
     case WeightFormat::kBF16:
       return 16;
+    case WeightFormat::kQ5:
+    case WeightFormat::kNVFP4:
+      break;
   }
-  return 0;
+  return 0;  // has no tiles
 }
 // What is added to an integer code to store it.
 [[nodiscard]] constexpr int code_bias(WeightFormat format) {
@@ -64,6 +67,8 @@ constexpr int kUnitScaleBytes = kUnitRows * 2;
       return 128;
     case WeightFormat::kFP8:
     case WeightFormat::kBF16:
+    case WeightFormat::kQ5:
+    case WeightFormat::kNVFP4:
       return 0;
   }
   return 0;
@@ -151,6 +156,8 @@ struct CodePlace {
     case WeightFormat::kBF16:
       return {.word = {((tile * 4 + step) * kTileThreads + thread) * 4 + r}, .bit = 16 * h};
     case WeightFormat::kQ3:
+    case WeightFormat::kQ5:  // have no tiles
+    case WeightFormat::kNVFP4:
       break;
   }
   // By selection, not by branches: kernels evaluate this.
@@ -205,6 +212,8 @@ template <class CodeAt>
       for (int h = 0; h < 2; ++h) word |= field(index / 2048, thread, index / 512 % 4, index % 4, h) << (16 * h);
       return word;
     case WeightFormat::kQ3:
+    case WeightFormat::kQ5:  // have no tiles
+    case WeightFormat::kNVFP4:
       break;
   }
   const int tile = index / kQ3TileWords;

@@ -96,6 +96,9 @@ void launch_widen(const WeightMatrix& matrix, std::int64_t first_row, std::int64
       return launch_kernel("widen", widen_kernel<WeightFormat::kQ3>, shape, launch, widening, first, out);
     case WeightFormat::kFP8:
       return launch_kernel("widen", widen_kernel<WeightFormat::kFP8>, shape, launch, widening, first, out);
+    case WeightFormat::kQ5:
+    case WeightFormat::kNVFP4:
+      throw internal_error("a weight format has no tiles");
   }
 }
 

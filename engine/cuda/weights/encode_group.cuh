@@ -27,9 +27,11 @@ constexpr std::uint32_t kFloatInfinityBits = 0x7F80'0000U;
     case WeightFormat::kFP8:
       return kE4M3Largest;
     case WeightFormat::kBF16:
+    case WeightFormat::kQ5:
+    case WeightFormat::kNVFP4:
       break;
   }
-  return 0;  // has no scale
+  return 0;  // has no scale, or no tiles
 }
 
 // FP16 bits; at or above infinity's when the scale overflows or a weight is not finite.

@@ -117,6 +117,9 @@ void launch_encode_tiles(WeightFormat format, const StagedRows& source, std::byt
       return encode<WeightFormat::kQ3>(source, tiles, fault, launch);
     case WeightFormat::kFP8:
       return encode<WeightFormat::kFP8>(source, tiles, fault, launch);
+    case WeightFormat::kQ5:
+    case WeightFormat::kNVFP4:
+      break;
   }
   throw internal_error("a weight format has no tiles");
 }

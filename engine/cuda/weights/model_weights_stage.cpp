@@ -25,6 +25,8 @@ void encode_on_host(WeightFormat format, std::span<const float> group) {
   std::array<std::uint8_t, kGroupSize> bytes{};
   switch (format) {
     case WeightFormat::kBF16:
+    case WeightFormat::kQ5:
+    case WeightFormat::kNVFP4:
       return;
     case WeightFormat::kQ8:
       encode_group(group, kQ8MostCode, std::span(codes).first(group.size()));
