@@ -57,6 +57,21 @@ void check_capture(const PrefillCapture& capture, std::size_t tokens, const Mode
   if (!good) throw internal_error("prefill: a capture buffer has the wrong size");
 }
 
+void check_heads(const EngineOptions& options) {
+  if (options.head.screen != HeadScreen::kNone && options.perturb.place == PerturbPlace::kLogits)
+    throw input_error("perturb.place", "logits needs all logits, and head.screen keeps none but its candidates'",
+                      "set head.screen to none");
+  const EngineOptions::ProposalHead& proposals = options.proposal_head;
+  if (options.speculate.drafter == "none" && (proposals.shortlist > 0 || proposals.screen != HeadScreen::kNone))
+    throw input_error(proposals.shortlist > 0 ? "proposal_head.shortlist" : "proposal_head.screen",
+                      "is the head of a drafter, and speculate.drafter is none");
+}
+
+Error screened_logits() {
+  return input_error("head.screen", "a screened head has no logits of all tokens, and a verify was asked for them",
+                     "set head.screen to none");
+}
+
 Error not_finite(std::int64_t position) {
   return {ErrorKind::kInvalid, "logits are not finite", fmt::format("position {}", position),
           "the weights or their format overflow; nothing computed from here on means anything"};

@@ -22,6 +22,11 @@ void check_tree(const TokenTree& tree, const ModelConfig& config, std::int64_t f
 // Throws Error (internal) when a buffer has not the size that `tokens` tokens need.
 void check_capture(const PrefillCapture& capture, std::size_t tokens, const ModelConfig& config);
 
+// Throws Error (input): heads that contradict other options (docs/method/heads.md).
+void check_heads(const EngineOptions& options);
+// A verify was asked for logits that a screened head has not.
+[[nodiscard]] Error screened_logits();
+
 // Logits of a position are not finite.
 [[nodiscard]] Error not_finite(std::int64_t position);
 

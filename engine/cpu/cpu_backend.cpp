@@ -30,11 +30,6 @@ int usable_threads() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-Error screened_logits() {
-  return input_error("head.screen", "a screened head has no logits of all tokens, and a verify was asked for them",
-                     "set head.screen to none");
-}
-
 // Every node has a row of logits: a gigabyte of them at a vocabulary of a quarter of a million.
 constexpr std::int64_t kMostTreeNodes = 1024;
 
@@ -80,13 +75,7 @@ EngineOptions settled(EngineOptions options, const ModelConfig& config) {
   }
   if (options.handicap.place == HandicapPlace::kKernel && options.handicap.share > 0)
     throw input_error("handicap.share", "is spun on the host only", "give handicap.ns for place kernel");
-  if (options.head.screen != HeadScreen::kNone && options.perturb.place == PerturbPlace::kLogits)
-    throw input_error("perturb.place", "logits needs all logits, and head.screen keeps none but its candidates'",
-                      "set head.screen to none");
-  const EngineOptions::ProposalHead& proposals = options.proposal_head;
-  if (options.speculate.drafter == "none" && (proposals.shortlist > 0 || proposals.screen != HeadScreen::kNone))
-    throw input_error(proposals.shortlist > 0 ? "proposal_head.shortlist" : "proposal_head.screen",
-                      "is the head of a drafter, and speculate.drafter is none");
+  check_heads(options);
   if (options.activations.format == ActivationFormat::kAuto) options.activations.format = ActivationFormat::kFP32;
   if (options.prefill.chunk == 0) options.prefill.chunk = 128;
   return options;

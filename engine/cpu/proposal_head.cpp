@@ -4,33 +4,11 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "engine/cpu/inventory.h"
 #include "engine/speculate/shortlist.h"
 
 namespace tare::engine {
 namespace {
-
-std::vector<std::int32_t> read_shortlist(const Checkpoint& target, const EngineOptions::ProposalHead& options) {
-  const ModelConfig& config = target.config();
-  const auto refuse = [](const std::string& what, const std::string& hint) {
-    return input_error("proposal_head.shortlist", what, hint);
-  };
-  if (options.shortlist > config.vocab_size)
-    throw refuse(fmt::format("{} tokens; the vocabulary has {}", options.shortlist, config.vocab_size),
-                 "0 is the whole vocabulary");
-  if (options.shortlist < static_cast<std::int64_t>(config.eos_token_ids.size()))
-    throw refuse(fmt::format("{} tokens; {} alone end a text", options.shortlist, config.eos_token_ids.size()),
-                 "a shortlist holds them always");
-  std::filesystem::path file = options.counts;
-  if (file.empty()) {
-    if (target.directory().empty())
-      throw input_error("proposal_head.counts", "the model has no directory in which counts could lie",
-                        "name a file of token counts");
-    file = target.directory() / kTokenCountsFile;
-  }
-  return choose_shortlist(read_token_counts(file, config.vocab_size), options.shortlist, config.eos_token_ids);
-}
 
 // Rows `ids` of a packed matrix, in their order.
 PackedMatrix copy_rows_of(const PackedMatrix& from, std::span<const std::int32_t> ids) {

@@ -68,16 +68,7 @@ EngineOptions settled(EngineOptions options, const BlockDrafterCheckpoint* draft
   if (options.handicap.place == HandicapPlace::kKernel && options.handicap.share > 0) {
     throw input_error("handicap.share", "is spun on the host only", "give handicap.ns for place kernel");
   }
-  if (options.head.screen != HeadScreen::kNone) {
-    throw input_error("head.screen", to_text(options.head.screen) + " needs backend cpu", "set it to none");
-  }
-  if (options.proposal_head.shortlist > 0) {
-    throw input_error("proposal_head.shortlist", "needs backend cpu", "set it to 0");
-  }
-  if (options.proposal_head.screen != HeadScreen::kNone) {
-    throw input_error("proposal_head.screen", to_text(options.proposal_head.screen) + " needs backend cpu",
-                      "set it to none");
-  }
+  check_heads(options);
   if (options.prefill.chunk == 0) options.prefill.chunk = kDefaultChunk;
   const bool snapshots = options.rollback == Rollback::kSnapshot;
   if (snapshots && options.gdn.form == GdnForm::kChunked) {
@@ -122,11 +113,12 @@ std::string gigabytes(std::uint64_t bytes) {
 
 // What will be allocated, by part.
 std::vector<MemoryPart> plan_of(const ModelConfig& config, const EngineOptions& options, std::int64_t capacity,
-                                const CudaDevice& device, const BlockDrafterConfig* drafter) {
+                                const CudaDevice& device, const BlockDrafterConfig* drafter,
+                                const ProposalPlan& proposals) {
   std::vector<MemoryPart> parts = plan_cuda_weights(config, options);
   for (MemoryPart& part : CudaForward::plan(config, options, capacity, device)) parts.push_back(std::move(part));
   if (drafter != nullptr) {
-    for (MemoryPart& part : CudaBlockDrafter::plan(*drafter, options, capacity, device))
+    for (MemoryPart& part : CudaBlockDrafter::plan(*drafter, options, capacity, device, proposals))
       parts.push_back(std::move(part));
   }
   parts.push_back({"graphs and libraries", kReserveBytes});
@@ -135,8 +127,9 @@ std::vector<MemoryPart> plan_of(const ModelConfig& config, const EngineOptions& 
 
 // Told before anything is loaded when it does not fit.
 std::vector<MemoryPart> checked_plan(const ModelConfig& config, const EngineOptions& options, std::int64_t capacity,
-                                     const CudaDevice& device, const BlockDrafterConfig* drafter) {
-  std::vector<MemoryPart> parts = plan_of(config, options, capacity, device, drafter);
+                                     const CudaDevice& device, const BlockDrafterConfig* drafter,
+                                     const ProposalPlan& proposals) {
+  std::vector<MemoryPart> parts = plan_of(config, options, capacity, device, drafter, proposals);
   std::uint64_t total = 0;
   std::string list;
   for (const MemoryPart& part : parts) {
@@ -196,12 +189,15 @@ class CudaBackend final : public Backend {
         options_(settled(options, drafter)),
         capacity_(cache_capacity(config_, options_)),
         device_(open_device(options_)),
-        parts_(checked_plan(config_, options_, capacity_, device_, drafter == nullptr ? nullptr : &drafter->config())),
+        proposals_(checkpoint, options_),
+        parts_(checked_plan(config_, options_, capacity_, device_, drafter == nullptr ? nullptr : &drafter->config(),
+                            proposals_)),
         weights_(load_cuda_weights(checkpoint, options_)),
         unread_(unread_tensors(checkpoint)),
         forward_(config_, options_, capacity_, device_, weights_, stream_.get()) {
     if (drafter != nullptr) {
-      const DrafterTarget target{weights_.embedding.as<std::uint16_t>(), &weights_.head, forward_.products()};
+      proposal_head_.emplace(checkpoint, proposals_, weights_.head);
+      const DrafterTarget target{weights_.embedding.as<std::uint16_t>(), &*proposal_head_, forward_.products()};
       drafter_ = std::make_unique<CudaBlockDrafter>(*drafter, options_, capacity_, device_, target, stream_.get());
       forward_.set_taps(drafter_->taps());
     }
@@ -256,6 +252,7 @@ class CudaBackend final : public Backend {
 
   VerifyOutput verify(const TokenTree& tree, const VerifyRequest& request) override {
     check_tree(tree, config_, frontier_, capacity_);
+    if (forward_.screened_head() != nullptr && request.logits) throw screened_logits();
     const int most = tree.is_chain() ? most_chain_tokens() : kMostTreeNodes;
     if (tree.size() > most) {
       throw input_error("verify", fmt::format("a {} of {} tokens; backend cuda takes {}",
@@ -263,7 +260,7 @@ class CudaBackend final : public Backend {
     }
     verified_.reset();
     const int count = tree.size();
-    run_round(tree, {});
+    run_round(tree, false, {});
     best_.assign(outcome_->best, outcome_->best + count);
     refuse_faults(tree.depths(), frontier_);
     VerifyOutput output{best_, {}, {}, outcome_->spun_ns};
@@ -296,6 +293,11 @@ class CudaBackend final : public Backend {
 
   WeightInventory inventory(std::int64_t context, std::int64_t width) const override {
     WeightInventory inventory = make_cuda_inventory(config_, weights_, forward_.layers(), unread_, context, width);
+    if (const CudaScreenedHead* screened = forward_.screened_head()) {
+      InventoryAccount account(width);
+      screened->account(account, width);
+      for (InventoryEntry& entry : account.take().entries) inventory.entries.push_back(std::move(entry));
+    }
     if (drafter_) {
       InventoryAccount account(width);
       drafter_->account(account, context, width, options_.speculate.draft_tokens);
@@ -324,7 +326,7 @@ class CudaBackend final : public Backend {
   std::vector<MemoryPart> memory_plan(const EngineOptions::KeyValue& formats, std::int64_t capacity) const override {
     EngineOptions options = options_;
     options.kv = formats;
-    return plan_of(config_, options, capacity, device_, drafter_ ? &drafter_->config() : nullptr);
+    return plan_of(config_, options, capacity, device_, drafter_ ? &drafter_->config() : nullptr, proposals_);
   }
 
   DeviceMemory device_memory() const override {
@@ -348,6 +350,7 @@ class CudaBackend final : public Backend {
     int tokens = 0;
     std::int64_t context_bound = 0;
     bool tree = false;
+    bool whole_head = true;
     auto operator<=>(const RoundKind&) const = default;
   };
 
@@ -355,12 +358,14 @@ class CudaBackend final : public Backend {
   EngineOptions options_;
   std::int64_t capacity_;
   CudaDevice device_;
+  ProposalPlan proposals_;
   std::vector<MemoryPart> parts_;
   Stream stream_;
   CudaModelWeights weights_;
   std::vector<UnreadTensor> unread_;
   CudaForward forward_;
-  std::unique_ptr<CudaBlockDrafter> drafter_;  // may be null
+  std::optional<CudaProposalHead> proposal_head_;  // the drafter's
+  std::unique_ptr<CudaBlockDrafter> drafter_;      // may be null
   MappedHost<RoundControl> host_control_;
   MappedHost<RoundOutcome> outcome_;
   PinnedFloats host_logits_, host_hidden_;
@@ -444,13 +449,15 @@ class CudaBackend final : public Backend {
   }
   void put(const RoundControl& control) const { put(forward_.control(), &control, sizeof control); }
 
-  void run_round(const TokenTree& tree, const LayerCallback& on_layer) {
+  // whole_head: logits of all tokens, whatever head.screen says.
+  void run_round(const TokenTree& tree, bool whole_head, const LayerCallback& on_layer) {
     if (drafter_) drafter_->settle();
     RoundControl control = control_of_pass();
     control.set_tree(tree);
     *host_control_.get() = control;
     const std::int64_t slots = key_value_slots(capacity_);
-    const RoundKind kind{tree.size(), attention_bound(frontier_ + tree.size() - 1, slots), runs_as_tree(tree)};
+    const RoundKind kind{tree.size(), attention_bound(frontier_ + tree.size() - 1, slots), runs_as_tree(tree),
+                         whole_head || forward_.screened_head() == nullptr};
     if (!kind.tree && !path_in_place()) {
       put(control);
       forward_.launch_move(launch(nullptr));
@@ -467,8 +474,8 @@ class CudaBackend final : public Backend {
 
   std::vector<LaunchRecord> launch_round(const RoundKind& kind, const LayerCallback& on_layer) {
     std::vector<LaunchRecord> records;
-    forward_.launch_round({kind.tokens, kind.context_bound, kind.tree, on_layer}, host_control_.get(), outcome_.get(),
-                          launch(&records));
+    forward_.launch_round({kind.tokens, kind.context_bound, kind.tree, kind.whole_head, on_layer}, host_control_.get(),
+                          outcome_.get(), launch(&records));
     return records;
   }
 
@@ -521,7 +528,7 @@ class CudaBackend final : public Backend {
     const auto count = static_cast<int>(tokens.size());
     const std::int64_t first_position = frontier_;
     const TokenTree chain = TokenTree::chain(tokens);
-    run_round(chain, capture_layers(capture, begin, tokens.size()));
+    run_round(chain, true, capture_layers(capture, begin, tokens.size()));
     refuse_faults(count, first_position);
     fetch_logits(count);
     capture_rows(capture, begin, count);
@@ -568,6 +575,7 @@ class CudaBackend final : public Backend {
 
 std::unique_ptr<Backend> make_cuda_backend(const Checkpoint& checkpoint, const EngineOptions& options) {
   check_shape(checkpoint.config());
+  CudaScreenedHead::check(checkpoint.config(), options);
   const std::unique_ptr<BlockDrafterCheckpoint> drafter = open_drafter(checkpoint, options);
   return std::make_unique<CudaBackend>(checkpoint, options, drafter.get());
 }

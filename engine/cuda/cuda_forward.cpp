@@ -75,6 +75,8 @@ std::vector<WeightMatrix> product_shapes(const ModelConfig& config, const Engine
     shapes.push_back(shape(TensorClass::kMlp, layer, hidden, config.intermediate_size));
   }
   shapes.push_back(shape(TensorClass::kHead, config.layer_count(), config.vocab_size, hidden));
+  if (options.head.screen != HeadScreen::kNone)
+    shapes.push_back({.format = format_of(options.head.screen), .rows = config.vocab_size, .columns = hidden});
   return shapes;
 }
 
@@ -158,7 +160,8 @@ std::vector<MemoryPart> CudaForward::plan(const ModelConfig& config, const Engin
   return {
       {"key-value cache", count(LayerKind::kFullAttention) * attention},
       {"recurrent state", count(LayerKind::kLinearAttention) * (gdn.state + gdn.columns + gdn.records + gdn.snapshots)},
-      {"work space", sizes_of(config, options, capacity, device).total()}};
+      {"work space", sizes_of(config, options, capacity, device).total() +
+                         (options.head.screen == HeadScreen::kNone ? 0 : CudaScreenedHead::work_bytes())}};
 }
 
 CudaForward::CudaForward(const ModelConfig& config, const EngineOptions& options, std::int64_t capacity,
@@ -184,6 +187,7 @@ CudaForward::CudaForward(const ModelConfig& config, const EngineOptions& options
   for (const Layer& layer : layers_)
     if (layer.attention) caches.push_back(&*layer.attention);
   move_.emplace(caches);
+  if (weights.screen) screened_.emplace(weights, options);
   control_ = DeviceBuffer(sizeof(RoundControl), "round control");
   keys_ = DeviceBuffer(sizeof(RoundKeys), "round keys");
   x_ = DeviceBuffer(sizes.x, "residual stream");
@@ -351,11 +355,17 @@ void CudaForward::launch_round(const CudaRound& round, const RoundControl* host,
   Pass pass{.tokens = round.tokens, .tree = round.tree, .context_bound = round.context_bound, .launch = launch};
   const ProductResult increment = run_layers(pass, round.on_layer);
   pass.launch.part = "norm.weight";
-  const Operand input = operand(pass, OperandKind::kNormed, weights_.head.matrix);
+  const bool screens = screened_ && !round.whole_head;
+  const CudaProjection& head = screens ? *weights_.screen : weights_.head;
+  const Operand input = operand(pass, OperandKind::kNormed, head.matrix);
   norm(pass, increment, weights_.final_norm, input, normed_.as<float>(), config_.layer_count() - 1);
-  const ProductResult head = multiply(pass, weights_.head, input, {}, settings_);
+  const ProductResult result = multiply(pass, head, input, {}, settings_);
   pass.launch.part = "logits";
-  launch_logits(head, round.tokens, logits_.as<float>(), keys(), pass.launch);
+  if (screens) {
+    screened_->launch(result, normed_.as<float>(), round.tokens, keys(), pass.launch);
+  } else {
+    launch_logits(result, round.tokens, logits_.as<float>(), keys(), pass.launch);
+  }
   if (options_.handicap.place == HandicapPlace::kKernel && options_.handicap.ns > 0)
     launch_spin(options_.handicap.ns, keys(), pass.launch);
   launch_end_round(keys(), round.tokens, outcome, pass.launch);

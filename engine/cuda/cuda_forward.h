@@ -11,6 +11,7 @@
 #include "engine/backend/options.h"
 #include "engine/cuda/device/cuda_device.h"
 #include "engine/cuda/elementwise.h"
+#include "engine/cuda/head/screened_head.h"
 #include "engine/cuda/product/prefill_product.h"
 #include "engine/cuda/taps.h"
 #include "engine/cuda/weights/model_weights.h"
@@ -26,6 +27,7 @@ struct CudaRound {
   std::int64_t context_bound = 0;  // of attention_bound, over slots
   bool tree = false;  // the tokens may be what the control's tree says (at most kMostTreeNodes), and the path committed
                       // before may be out of place; otherwise they are a chain after one
+  bool whole_head = true;  // false: the screened head, where there is one: no logits
   LayerCallback on_layer;  // may be empty
 };
 
@@ -45,7 +47,7 @@ class CudaForward {
 
   void reset();
   // Launches a round into `launch.stream`: begin_round from `host`, the layers, logits, end_round into `outcome` (both
-  // mapped host memory). Leaves logits [tokens][vocab] and normed [tokens][hidden].
+  // mapped host memory). Leaves normed [tokens][hidden] and, with the whole head, logits [tokens][vocab].
   void launch_round(const CudaRound& round, const RoundControl* host, RoundOutcome* outcome, CudaLaunch launch);
   // Launches one prefill chunk: tokens [count] in device memory at positions frontier.., `control` set by the caller
   // with half and pending. Leaves x, of which launch_prefill_logits makes logits.
@@ -68,6 +70,7 @@ class CudaForward {
   [[nodiscard]] std::int32_t* prefill_tokens() const { return prefill_tokens_.as<std::int32_t>(); }
   [[nodiscard]] const float* logits() const { return logits_.as<float>(); }
   [[nodiscard]] const float* normed() const { return normed_.as<float>(); }
+  [[nodiscard]] const CudaScreenedHead* screened_head() const { return screened_ ? &*screened_ : nullptr; }
   [[nodiscard]] bool exact() const { return options_.activations.format == ActivationFormat::kFP32; }
 
   struct Layer {
@@ -95,6 +98,7 @@ class CudaForward {
   ProductSettings settings_;
   ProductSettings out_settings_;  // of the output projections
   std::vector<Layer> layers_;
+  std::optional<CudaScreenedHead> screened_;
   std::optional<CudaKeyValueMove> move_;
   std::unique_ptr<PrefillProducts> products_;
   TapBuffers taps_;

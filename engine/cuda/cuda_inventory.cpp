@@ -81,7 +81,7 @@ WeightInventory make_cuda_inventory(const ModelConfig& config, const CudaModelWe
     add_projection(account, layer.down);
   }
   add_vector(account, "norm.weight", weights.final_norm);
-  add_projection(account, weights.head);
+  if (!weights.screen) add_projection(account, weights.head);  // else the screened head says what it reads
   account.unread(unread);
   return account.take();
 }

@@ -6,6 +6,7 @@
 #include "engine/cuda/device/launch.cuh"
 #include "engine/cuda/device/ptx.cuh"
 #include "engine/cuda/elementwise.h"
+#include "engine/cuda/logit_key.cuh"
 #include "engine/cuda/product/operand.cuh"
 #include "engine/cuda/product/product_result.cuh"
 
@@ -117,13 +118,6 @@ __global__ void __maxnreg__(kActivationRegisters)
   }
 }
 
-// Orders like the logit, ties by the lower id; never 0 for a number.
-__device__ __forceinline__ unsigned long long greedy_key(float logit, int id) {
-  const std::uint32_t bits = __float_as_uint(logit == 0.0F ? 0.0F : logit);  // -0 ties with 0
-  const std::uint32_t ordered = (bits & 0x8000'0000U) != 0 ? ~bits : bits | 0x8000'0000U;
-  return (static_cast<unsigned long long>(ordered) << 32) | ~static_cast<std::uint32_t>(id);
-}
-
 // One block: kLogitRows rows of two tokens.
 __global__ void __launch_bounds__(kLogitThreads)
     logits_kernel(const __grid_constant__ ProductResult head, int tokens, float* logits, RoundKeys* keys) {
@@ -133,7 +127,7 @@ __global__ void __launch_bounds__(kLogitThreads)
   const int pairs = (tokens + 1) / 2;
   const int pair = static_cast<int>(blockIdx.x) % pairs;
   const int first_row = static_cast<int>(blockIdx.x) / pairs * kLogitRows;
-  unsigned long long best[2] = {0, 0};
+  LogitKey best[2] = {0, 0};
   bool fault[2] = {false, false};
   for (int row = first_row + static_cast<int>(threadIdx.x); row < min(first_row + kLogitRows, head.rows);
        row += kLogitThreads) {
@@ -144,7 +138,7 @@ __global__ void __launch_bounds__(kLogitThreads)
       const float logit = i == 0 ? two.x : two.y;
       logits[static_cast<std::int64_t>(token) * head.rows + row] = logit;
       if (!isfinite(logit)) fault[i] = true;
-      const unsigned long long key = greedy_key(logit, row);
+      const LogitKey key = make_logit_key(logit, row);
       if (key > best[i]) best[i] = key;
     }
   }
@@ -169,7 +163,7 @@ __global__ void end_round_kernel(const RoundKeys* keys, int tokens, volatile Rou
   ptx::wait_for_preceding_grid();
   const auto token = static_cast<int>(threadIdx.x);
   if (token >= tokens) return;
-  host->best[token] = static_cast<std::int32_t>(~static_cast<std::uint32_t>(keys->best[token] & 0xFFFF'FFFFULL));
+  host->best[token] = id_of(keys->best[token]);
   host->fault[token] = keys->fault[token];
   if (token == 0) host->spun_ns = static_cast<std::int64_t>(keys->spun_ns);
 }

@@ -10,7 +10,7 @@
 
 namespace tare::engine {
 
-// What a round says at its end. best: the largest logit's key (see greedy_key), 0 for none; fault: 1 where a logit is
+// What a round says at its end. best: the largest logit's key (logit_key.cuh), 0 for none; fault: 1 where a logit is
 // not finite. In device memory while a round runs.
 struct RoundKeys {
   unsigned long long best[kMostRoundTokens];

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/backend/options.h"
+#include "engine/checkpoint/checkpoint.h"
+
 namespace tare::engine {
 
 // The file beside a model that holds its counts when nobody names another.
@@ -21,5 +24,11 @@ constexpr const char* kTokenCountsFile = "token_counts.safetensors";
 // counts.size().
 [[nodiscard]] std::vector<std::int32_t> choose_shortlist(std::span<const std::int32_t> counts, std::int64_t size,
                                                          std::span<const std::int32_t> always);
+
+// The shortlist that options.shortlist (above 0) and options.counts ask for, with the tokens that end a text of the
+// target. Throws Error (input): longer than the vocabulary or too short for those tokens, counts that are not there or
+// not of this vocabulary.
+[[nodiscard]] std::vector<std::int32_t> read_shortlist(const Checkpoint& target,
+                                                       const EngineOptions::ProposalHead& options);
 
 }  // namespace tare::engine

@@ -40,10 +40,10 @@ TEST(DraftSpan, IsWhatTheMaskSays) {
 
 TEST(DraftChunks, CoverEveryVocabulary) {
   for (const int vocab : {1, 255, 256, 257, 4096, 248320, 262144, 262145, 1'000'000}) {
-    EXPECT_LE(draft_chunks(vocab), kMostDraftChunks);
-    EXPECT_GE(draft_chunks(vocab) * draft_chunk_rows(vocab), vocab);
-    EXPECT_LT((draft_chunks(vocab) - 1) * draft_chunk_rows(vocab), vocab);
-    EXPECT_EQ(draft_chunk_rows(vocab) % 256, 0);  // planes are cut there
+    EXPECT_LE(logit_chunks(vocab), kMostLogitChunks);
+    EXPECT_GE(logit_chunks(vocab) * logit_chunk_rows(vocab), vocab);
+    EXPECT_LT((logit_chunks(vocab) - 1) * logit_chunk_rows(vocab), vocab);
+    EXPECT_EQ(logit_chunk_rows(vocab) % 256, 0);  // planes are cut there
   }
 }
 
@@ -66,7 +66,8 @@ std::map<std::string, std::uint64_t> plan_of(const EngineOptions& options, std::
   const SyntheticCheckpoint target("synthetic:27b?seed=1");
   const auto drafter = open_block_drafter(kSyntheticDrafter, target);
   std::map<std::string, std::uint64_t> parts;
-  for (const MemoryPart& part : CudaBlockDrafter::plan(drafter->config(), options, capacity, h200()))
+  for (const MemoryPart& part :
+       CudaBlockDrafter::plan(drafter->config(), options, capacity, h200(), ProposalPlan(target, options)))
     parts[part.name] = part.bytes;
   return parts;
 }

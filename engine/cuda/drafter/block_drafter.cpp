@@ -46,9 +46,9 @@ void CudaBlockDrafter::check(const BlockDrafterConfig& config, const EngineOptio
       throw input_error("weights.overrides", "backend cuda takes one format for all layers of a drafter");
     }
   }
-  if (options.speculate.candidates > kMostDraftCandidates) {
+  if (options.speculate.candidates > kMostCandidates) {
     throw input_error("speculate.candidates", fmt::format("backend cuda drafts at most {} candidates a row, not {}",
-                                                          kMostDraftCandidates, options.speculate.candidates));
+                                                          kMostCandidates, options.speculate.candidates));
   }
   if (options.speculate.draft_tokens > kMostDraftTokens) {
     throw input_error("speculate.draft_tokens", fmt::format("backend cuda drafts at most {} tokens ahead, not {}",
@@ -57,10 +57,11 @@ void CudaBlockDrafter::check(const BlockDrafterConfig& config, const EngineOptio
 }
 
 std::vector<MemoryPart> CudaBlockDrafter::plan(const BlockDrafterConfig& config, const EngineOptions& options,
-                                               std::int64_t capacity, const CudaDevice& device) {
-  const DrafterSizes sizes = drafter_sizes(config, options, capacity, device);
-  return {{"drafter", drafter_weight_bytes(config, options)},
-          {"drafter's staging", drafter_staging_bytes(config, options)},
+                                               std::int64_t capacity, const CudaDevice& device,
+                                               const ProposalPlan& proposals) {
+  const DrafterSizes sizes = drafter_sizes(config, options, capacity, device, proposals.rows(config.vocab_size));
+  return {{"drafter", drafter_weight_bytes(config, options) + proposals.bytes()},
+          {"drafter's staging", std::max(drafter_staging_bytes(config, options), proposals.staging_bytes())},
           {"drafter's key-value cache", 2 * sizes.cache},
           {"drafter's work space", sizes.work()}};
 }
@@ -79,7 +80,7 @@ CudaBlockDrafter::CudaBlockDrafter(const BlockDrafterCheckpoint& checkpoint, con
       out_settings_(drafter_product_settings(options, device, options.cuda.out_blocks_per_sm)) {
   check(config_, options);
   weights_ = load_drafter_weights(checkpoint, options);
-  const DrafterSizes sizes = drafter_sizes(config_, options, capacity, device);
+  const DrafterSizes sizes = drafter_sizes(config_, options, capacity, device, target.head->rows());
   round_taps_ = DeviceBuffer(sizes.round_taps, "taps of a round");
   prefill_taps_ = DeviceBuffer(sizes.prefill_taps, "taps of a prefill chunk");
   keys_ = DeviceBuffer(sizes.cache, "drafter's key cache");
@@ -90,7 +91,7 @@ CudaBlockDrafter::CudaBlockDrafter(const BlockDrafterCheckpoint& checkpoint, con
   normed_ = DeviceBuffer(sizes.x, "drafter's hidden states");
   results_ = DeviceBuffer(sizes.results, "drafter's products");
   workspace_ = DeviceBuffer(sizes.queries + sizes.sums + sizes.ends, "drafter's attention");
-  chunk_best_ = DeviceBuffer(sizes.chunk_best, "largest logits");
+  chunk_largest_ = DeviceBuffer(sizes.chunk_largest, "largest logits");
   chunk_sums_ = DeviceBuffer(sizes.chunk_sums, "sums of exponentials");
   row_operand_ = DeviceBuffer(sizes.row_operand, "drafter's activations");
   for (const auto& kind : sizes.panels)
@@ -138,7 +139,7 @@ Operand CudaBlockDrafter::operand(DrafterOperand kind, int tokens, const WeightM
 ProductResult CudaBlockDrafter::multiply(const CudaProjection& projection, const Operand& operand,
                                          const ProductSettings& settings, const CudaLaunch& launch) const {
   CudaLaunch here = launch;
-  here.part = (&projection == target_.head ? "" : "drafter.") + projection.names.front();
+  here.part = (&projection == &target_.head->projection() ? "" : "drafter.") + projection.names.front();
   here.bytes = projection.bytes();
   auto* results = results_.as<float>();
   if (exact()) return launch_reference_product(projection.matrix, operand, {}, results, here);
@@ -255,12 +256,13 @@ void CudaBlockDrafter::launch_block(const Pass& pass) const {
     launch_mlp_activation(gate_up, pass.block, static_cast<int>(config_.intermediate_size), activated, launch);
     increment = multiply(weights.down, activated, settings_, pass.launch);
   }
-  const Operand input = operand(DrafterOperand::kNormed, pass.block, target_.head->matrix);
+  const CudaProjection& proposals = target_.head->projection();
+  const Operand input = operand(DrafterOperand::kNormed, pass.block, proposals.matrix);
   norm(pass.block, increment, x_, weights_.final_norm, input, normed_.as<float>(), "norm.weight", pass.launch);
-  const ProductResult head = multiply(*target_.head, input, settings_, pass.launch);
+  const ProductResult head = multiply(proposals, input, settings_, pass.launch);
   CudaLaunch launch = pass.launch;
   launch.part = "drafter.candidates";
-  const DraftChunks chunks{chunk_best_.as<unsigned long long>(), chunk_sums_.as<float>()};
+  const DraftChunks chunks{chunk_largest_.as<float>(), chunk_sums_.as<float>()};
   launch_draft_chunks(head, pass.block, control(), chunks, launch);
   launch_draft_candidates(head, pass.block, control(), chunks, outcome_.get(), launch);
 }
@@ -345,13 +347,10 @@ void CudaBlockDrafter::absorb_prefill(int count, std::int64_t first) {
 DraftOutput CudaBlockDrafter::draft(const DraftRequest& request, std::int64_t frontier) {
   if (frontier < 1) throw internal_error("a draft before any token was absorbed");
   if (request.tokens < 1 || request.candidates < 1) throw internal_error("a draft of no tokens or candidates");
-  if (request.tokens > kMostDraftTokens || request.candidates > kMostDraftCandidates ||
-      request.candidates > config_.vocab_size) {
-    throw input_error("speculate",
-                      fmt::format("backend cuda drafts at most {} tokens ahead and {} candidates a row, "
-                                  "not {} and {}",
-                                  kMostDraftTokens, std::min<std::int64_t>(kMostDraftCandidates, config_.vocab_size),
-                                  request.tokens, request.candidates));
+  if (request.tokens > kMostDraftTokens || request.candidates > kMostCandidates) {
+    throw input_error("speculate", fmt::format("backend cuda drafts at most {} tokens ahead and {} candidates a row, "
+                                               "not {} and {}",
+                                               kMostDraftTokens, kMostCandidates, request.tokens, request.candidates));
   }
   if (request.anchor < 0 || request.anchor >= config_.vocab_size) {
     throw input_error("anchor",
@@ -361,11 +360,12 @@ DraftOutput CudaBlockDrafter::draft(const DraftRequest& request, std::int64_t fr
   const std::int64_t rows = std::min(request.tokens, capacity_ - frontier - 1);
   if (rows < 1) return {};
   const auto block = static_cast<int>(rows) + 1;
+  const std::int64_t count = std::min(request.candidates, target_.head->rows());
 
   put_pending();
   DraftControl& control = *host_control_.get();
   control.frontier = static_cast<std::int32_t>(frontier);
-  control.candidates = static_cast<std::int32_t>(request.candidates);
+  control.candidates = static_cast<std::int32_t>(count);
   control.inverse_temperature = static_cast<float>(1 / request.temperature);
   std::fill(control.tokens, control.tokens + block, config_.mask_token);
   control.tokens[0] = request.anchor;
@@ -374,16 +374,16 @@ DraftOutput CudaBlockDrafter::draft(const DraftRequest& request, std::int64_t fr
   check_cuda(cudaStreamSynchronize(stream_), "the GPU's work");
   pending_.clear();
 
-  const auto candidates = static_cast<std::size_t>(request.candidates);
+  const auto candidates = static_cast<std::size_t>(count);
   tokens_.clear();
   log_probabilities_.clear();
   for (int row = 1; row < block; ++row) {
     if (outcome_->fault[row] != 0) throw not_finite(frontier + row);
-    tokens_.insert(tokens_.end(), outcome_->tokens[row], outcome_->tokens[row] + candidates);
+    for (std::size_t i = 0; i < candidates; ++i) tokens_.push_back(target_.head->token_of(outcome_->tokens[row][i]));
     log_probabilities_.insert(log_probabilities_.end(), outcome_->log_probabilities[row],
                               outcome_->log_probabilities[row] + candidates);
   }
-  return {rows, request.candidates, tokens_, log_probabilities_};
+  return {rows, count, tokens_, log_probabilities_};
 }
 
 void CudaBlockDrafter::run(int features, int block, std::int64_t context_bound) {
@@ -465,8 +465,7 @@ void CudaBlockDrafter::account(InventoryAccount& account, std::int64_t context, 
   // The target's own, read once more.
   account.add({"embed_tokens.weight (draft)", "bf16", AccessPattern::kGather, 0,
                element_count(block, config_.hidden_size) * sizeof(std::uint16_t), 0});
-  account.add({target_.head->names.front() + " (draft)", to_text(target_.head->matrix.format), AccessPattern::kStream,
-               0, target_.head->bytes(), 0});
+  target_.head->account(account, 1);
 }
 
 Json CudaBlockDrafter::description() const {
@@ -475,7 +474,8 @@ Json CudaBlockDrafter::description() const {
           {"layers", config_.layer_count()},
           {"block_size", config_.block_size},
           {"taps", config_.taps},
-          {"weights", to_text(weights_.fc.matrix.format)}};
+          {"weights", to_text(weights_.fc.matrix.format)},
+          {"head", target_.head->description()}};
 }
 
 void CudaBlockDrafter::cut_graphs(RoundCut cut) {

@@ -22,6 +22,7 @@
 #include "engine/cuda/device/round_graph.h"
 #include "engine/cuda/drafter/drafter_sizes.h"
 #include "engine/cuda/drafter/drafter_weights.h"
+#include "engine/cuda/head/proposal_head.h"
 #include "engine/cuda/product/prefill_product.h"
 #include "engine/cuda/taps.h"
 
@@ -30,11 +31,11 @@ namespace tare::engine {
 // A draft has this many rows besides the anchor's at most.
 constexpr std::int64_t kMostDraftTokens = kMostRoundTokens - 1;
 
-// What the drafter borrows from the target; outlives it.
+// What the drafter borrows; outlives it.
 struct DrafterTarget {
   const std::uint16_t* embedding = nullptr;  // BF16 [vocab][hidden]
-  const CudaProjection* head = nullptr;
-  PrefillProducts* products = nullptr;  // null with activations fp32
+  const CudaProposalHead* head = nullptr;    // what it scores tokens with
+  PrefillProducts* products = nullptr;       // null with activations fp32
 };
 
 // Called with the embedded block, [rows][hidden] FP32 in device memory, before the first layer; outside graphs only.
@@ -44,9 +45,10 @@ class CudaBlockDrafter {
  public:
   // Throws Error (input): a shape without kernels, an option beyond what is drafted here.
   static void check(const BlockDrafterConfig& config, const EngineOptions& options);
-  // What the constructor will allocate.
+  // What the constructor will allocate, and what the proposals' head takes.
   [[nodiscard]] static std::vector<MemoryPart> plan(const BlockDrafterConfig& config, const EngineOptions& options,
-                                                    std::int64_t capacity, const CudaDevice& device);
+                                                    std::int64_t capacity, const CudaDevice& device,
+                                                    const ProposalPlan& proposals);
 
   CudaBlockDrafter(const BlockDrafterCheckpoint& checkpoint, const EngineOptions& options, std::int64_t capacity,
                    const CudaDevice& device, const DrafterTarget& target, cudaStream_t stream);
@@ -100,7 +102,7 @@ class CudaBlockDrafter {
   CudaDrafterWeights weights_;
   DeviceBuffer round_taps_, prefill_taps_;
   DeviceBuffer keys_, values_, cosines_, sines_;
-  DeviceBuffer control_, x_, context_x_, normed_, results_, workspace_, chunk_best_, chunk_sums_;
+  DeviceBuffer control_, x_, context_x_, normed_, results_, workspace_, chunk_largest_, chunk_sums_;
   DeviceBuffer row_operand_;
   std::vector<DeviceBuffer> panels_;  // [kind][width 8, 16, 32]
   MappedHost<DraftControl> host_control_;

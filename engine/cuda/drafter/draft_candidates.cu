@@ -4,12 +4,11 @@
 #include "engine/cuda/device/launch.cuh"
 #include "engine/cuda/device/ptx.cuh"
 #include "engine/cuda/drafter/drafter_kernels.h"
+#include "engine/cuda/head/logit_selection.cuh"
 #include "engine/cuda/product/product_result.cuh"
 
 namespace tare::engine {
 namespace {
-
-using Key = unsigned long long;
 
 constexpr int kRowBlock = 256;
 constexpr float kLog2E = 1.44269504F;
@@ -19,42 +18,21 @@ constexpr int kChunkWarps = kChunkThreads / 32;
 constexpr int kQuads = kRowBlock / 64;  // a lane has two neighbouring rows of 64
 constexpr int kPlaneBatch = 2;          // planes of 248320x5120 over 264 blocks
 
-constexpr int kSelectThreads = kMostDraftChunks;
-constexpr int kVectors = kRowBlock / 32;
-
-// Orders like the logit, ties by the lower id; never 0 for a number.
-__device__ __forceinline__ Key make_key(float logit, int id) {
-  const std::uint32_t bits = __float_as_uint(logit == 0.0F ? 0.0F : logit);  // -0 ties with 0
-  const std::uint32_t ordered = (bits & 0x8000'0000U) != 0 ? ~bits : bits | 0x8000'0000U;
-  return (static_cast<Key>(ordered) << 32) | ~static_cast<std::uint32_t>(id);
-}
-__device__ __forceinline__ int id_of(Key key) {
-  return static_cast<int>(~static_cast<std::uint32_t>(key & 0xFFFF'FFFFULL));
-}
-__device__ __forceinline__ float logit_of(Key key) {
-  const auto ordered = static_cast<std::uint32_t>(key >> 32);
-  return __uint_as_float((ordered & 0x8000'0000U) != 0 ? ordered & 0x7FFF'FFFFU : ~ordered);
-}
-
 // A lane's share of one row of logits.
 struct RowSum {
-  Key best = 0;
   float largest = -INFINITY;
   float sum = 0.0F;  // NaN when a logit is not finite
 
   __device__ __forceinline__ void add(const float (&logits)[2 * kQuads], int first_id, int vocab, float factor) {
     float most = largest;
-    bool finite = true;
+    float zeros = 0.0F;  // NaN when one is not finite
 #pragma unroll
     for (int i = 0; i < 2 * kQuads; ++i) {
-      const int id = first_id + i / 2 * 64 + i % 2;
-      if (id >= vocab) continue;
-      finite = finite && isfinite(logits[i]);
-      const Key key = make_key(logits[i], id);
-      if (key > best) best = key;
+      if (first_id + i / 2 * 64 + i % 2 >= vocab) continue;
       most = fmaxf(most, logits[i]);
+      zeros = fmaf(logits[i], 0.0F, zeros);
     }
-    if (!finite) sum = NAN;
+    sum += zeros;
     if (most == -INFINITY) return;
     sum *= exp2f((largest - most) * factor);
 #pragma unroll
@@ -63,28 +41,26 @@ struct RowSum {
     }
     largest = most;
   }
-  __device__ __forceinline__ void merge_lanes(float factor) {
+  __device__ __forceinline__ void merge(float factor) {
     float most = largest;
-    for (int step = 16; step > 0; step /= 2) {
-      most = fmaxf(most, __shfl_xor_sync(~0U, most, step));
-      const Key other = __shfl_xor_sync(~0U, best, step);
-      if (other > best) best = other;
-    }
+    for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, step));
     if (largest != -INFINITY) sum *= exp2f((largest - most) * factor);
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0U, sum, step);
+    largest = most;
   }
 };
 
 // A warp has one chunk of two rows of the block.
 __global__ void __launch_bounds__(kChunkThreads)
     draft_chunks_kernel(const __grid_constant__ ProductResult head, int block, const DraftControl* control,
-                        const __grid_constant__ DraftChunks chunks, int chunk_rows) {
+                        const __grid_constant__ DraftChunks chunks) {
   ptx::launch_dependents();
   const int pairs = (block + 1) / 2;
   const int task = static_cast<int>(blockIdx.x) * kChunkWarps + static_cast<int>(threadIdx.x) / 32;
   const auto lane = static_cast<int>(threadIdx.x % 32);
   const int pair = task % pairs;
   const int chunk = task / pairs;
+  const int chunk_rows = logit_chunk_rows(head.rows);
   const int begin = chunk * chunk_rows;
   const int end = min(begin + chunk_rows, head.rows);
   const float factor = control->inverse_temperature * kLog2E;
@@ -122,119 +98,38 @@ __global__ void __launch_bounds__(kChunkThreads)
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    rows[i].merge_lanes(factor);
+    rows[i].merge(factor);
     const int row = 2 * pair + i;
     if (lane != 0 || row < 1 || row >= block) continue;
-    chunks.best[row * kMostDraftChunks + chunk] = rows[i].best;
-    chunks.sums[row * kMostDraftChunks + chunk] = rows[i].sum;
+    chunks.largest[row * kMostLogitChunks + chunk] = rows[i].largest;
+    chunks.sums[row * kMostLogitChunks + chunk] = rows[i].sum;
   }
-}
-
-// Step of a sorting network: the larger of two keys goes where `larger` says.
-__device__ __forceinline__ Key keep_key(Key mine, Key other, bool larger) {
-  return (mine > other) == larger ? mine : other;
-}
-__device__ __forceinline__ Key sort_lanes(Key key) {  // falling
-  const auto lane = static_cast<int>(threadIdx.x % 32);
-#pragma unroll
-  for (int size = 2; size <= 32; size *= 2) {
-#pragma unroll
-    for (int stride = size / 2; stride > 0; stride /= 2) {
-      const bool larger = ((lane & size) == 0) == ((lane & stride) == 0);
-      key = keep_key(key, __shfl_xor_sync(~0U, key, stride), larger);
-    }
-  }
-  return key;
-}
-// The 32 largest of two falling rows of lanes, falling.
-__device__ __forceinline__ Key merge_lanes(Key mine, Key more) {
-  const auto lane = static_cast<int>(threadIdx.x % 32);
-  const Key reversed = __shfl_sync(~0U, more, 31 - lane);
-  Key key = mine > reversed ? mine : reversed;
-#pragma unroll
-  for (int stride = 16; stride > 0; stride /= 2) {
-    key = keep_key(key, __shfl_xor_sync(~0U, key, stride), (lane & stride) == 0);
-  }
-  return key;
-}
-// One key a thread, falling; `keys` is shared memory for all of them. Ends with a barrier after its last use of it.
-__device__ __forceinline__ Key sort_block(Key key, Key* keys) {
-  const auto thread = static_cast<int>(threadIdx.x);
-  for (int size = 2; size <= kSelectThreads; size *= 2) {
-    for (int stride = size / 2; stride > 0; stride /= 2) {
-      const bool larger = ((thread & size) == 0) == ((thread & stride) == 0);
-      if (stride < 32) {
-        key = keep_key(key, __shfl_xor_sync(~0U, key, stride), larger);
-        continue;
-      }
-      keys[thread] = key;
-      __syncthreads();
-      const Key other = keys[thread ^ stride];
-      __syncthreads();
-      key = keep_key(key, other, larger);
-    }
-  }
-  return key;
-}
-
-// A warp's look at one chunk: its 32 largest keys that are no less than `least`, falling; 0 where there are none.
-__device__ __forceinline__ Key select_of_chunk(const ProductResult& head, int row, int begin, int end, Key least) {
-  const auto lane = static_cast<int>(threadIdx.x % 32);
-  Key list = 0;
-  for (int first = begin; first < end; first += kRowBlock) {
-    Key keys[kVectors];
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      const int id = first + 32 * i + lane;
-      keys[i] = id < end ? make_key(product_value(head, id, row), id) : 0;
-    }
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      const Key key = keys[i] >= least ? keys[i] : 0;
-      if (__any_sync(~0U, key != 0)) list = merge_lanes(list, sort_lanes(key));
-    }
-  }
-  return list;
 }
 
 __global__ void __launch_bounds__(kSelectThreads)
     draft_candidates_kernel(const __grid_constant__ ProductResult head, const DraftControl* control,
-                            const __grid_constant__ DraftChunks chunks, int chunk_rows, int chunk_count,
-                            volatile DraftOutcome* outcome) {
-  constexpr int kWarps = kSelectThreads / 32;
-  __shared__ Key keys[kSelectThreads];
-  __shared__ float warp_sums[kWarps];
+                            const __grid_constant__ DraftChunks chunks, volatile DraftOutcome* outcome) {
+  __shared__ SelectSpace select;
+  __shared__ float warp_sums[kSelectWarps];
   const auto thread = static_cast<int>(threadIdx.x);
-  const int warp = thread / 32;
   const int row = static_cast<int>(blockIdx.x) + 1;
   const int candidates = control->candidates;
   const float inverse_temperature = control->inverse_temperature;
   ptx::wait_for_preceding_grid();
 
-  const bool real = thread < chunk_count;
-  const Key best = real ? chunks.best[row * kMostDraftChunks + thread] : 0;
-  const float chunk_sum = real ? chunks.sums[row * kMostDraftChunks + thread] : 0.0F;
-  const Key sorted = sort_block(best, keys);
-  keys[thread] = sorted;
-  __syncthreads();
-  const float largest = logit_of(keys[0]);
-  const Key least = keys[candidates - 1];  // 0 where there are fewer chunks
-  const Key of_warp = keys[warp];
-
-  float sum = real ? chunk_sum * exp2f((logit_of(best) - largest) * inverse_temperature * kLog2E) : 0.0F;
+  const bool real = thread < logit_chunks(head.rows);
+  const float chunk_largest = real ? chunks.largest[row * kMostLogitChunks + thread] : -INFINITY;
+  const float chunk_sum = real ? chunks.sums[row * kMostLogitChunks + thread] : 0.0F;
+  select_candidates(head, row, chunks.largest + row * kMostLogitChunks, candidates, select);
+  const LogitKey chosen = select.keys[thread % 32];
+  const float largest = logit_of(select.keys[0]);
+  float sum = real ? chunk_sum * exp2f((chunk_largest - largest) * inverse_temperature * kLog2E) : 0.0F;
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0U, sum, step);
-  if (thread % 32 == 0) warp_sums[warp] = sum;
-
-  Key list = 0;
-  if (warp < candidates && of_warp != 0) {
-    const int begin = id_of(of_warp) / chunk_rows * chunk_rows;
-    list = select_of_chunk(head, row, begin, min(begin + chunk_rows, head.rows), least);
-  }
-  __syncthreads();  // all have read keys and written warp_sums
-  const Key chosen = sort_block(list, keys);
+  if (thread % 32 == 0) warp_sums[thread / 32] = sum;
+  __syncthreads();
   if (thread >= candidates) return;
   float total = 0.0F;
-  for (int i = 0; i < kWarps; ++i) total += warp_sums[i];
+  for (const float of_warp : warp_sums) total += of_warp;
   outcome->tokens[row][thread] = id_of(chosen);
   outcome->log_probabilities[row][thread] = (logit_of(chosen) - largest) * inverse_temperature - logf(total);
   if (thread == 0) outcome->fault[row] = isfinite(total) ? 0 : 1;
@@ -244,16 +139,16 @@ __global__ void __launch_bounds__(kSelectThreads)
 
 void launch_draft_chunks(const ProductResult& head, int block, const DraftControl* control, const DraftChunks& chunks,
                          const CudaLaunch& launch) {
-  const int tasks = draft_chunks(head.rows) * ((block + 1) / 2);
+  const int tasks = logit_chunks(head.rows) * ((block + 1) / 2);
   launch_kernel("draft_chunks", draft_chunks_kernel,
                 {.blocks = (tasks + kChunkWarps - 1) / kChunkWarps, .threads = kChunkThreads}, launch, head, block,
-                control, chunks, draft_chunk_rows(head.rows));
+                control, chunks);
 }
 
 void launch_draft_candidates(const ProductResult& head, int block, const DraftControl* control,
                              const DraftChunks& chunks, DraftOutcome* outcome, const CudaLaunch& launch) {
   launch_kernel("draft_candidates", draft_candidates_kernel, {.blocks = block - 1, .threads = kSelectThreads}, launch,
-                head, control, chunks, draft_chunk_rows(head.rows), draft_chunks(head.rows), outcome);
+                head, control, chunks, outcome);
 }
 
 }  // namespace tare::engine

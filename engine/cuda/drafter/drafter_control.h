@@ -4,10 +4,9 @@
 #include <cstdint>
 
 #include "engine/cuda/device/round_control.h"
+#include "engine/cuda/head/logit_chunks.h"
 
 namespace tare::engine {
-
-constexpr int kMostDraftCandidates = 32;  // a row
 
 struct DraftControl {
   std::int32_t frontier = 0;  // the block's rows stand at positions frontier, frontier + 1, ...
@@ -22,8 +21,8 @@ struct DraftControl {
 
 // In mapped host memory. Row i of the block is about position frontier + i; row 0 is the anchor's and left alone.
 struct DraftOutcome {
-  std::int32_t tokens[kMostRoundTokens][kMostDraftCandidates];
-  float log_probabilities[kMostRoundTokens][kMostDraftCandidates];
+  std::int32_t tokens[kMostRoundTokens][kMostCandidates];
+  float log_probabilities[kMostRoundTokens][kMostCandidates];
   std::int32_t fault[kMostRoundTokens];  // 1: a logit is not finite
 };
 

@@ -12,6 +12,7 @@
 #include "engine/cuda/attention/attention.h"
 #include "engine/cuda/device/launch.h"
 #include "engine/cuda/drafter/drafter_control.h"
+#include "engine/cuda/head/logit_chunks.h"
 #include "engine/cuda/product/operand.h"
 #include "engine/cuda/product/product.h"
 #include "engine/speculate/block_drafter_config.h"
@@ -131,21 +132,11 @@ void launch_draft_attention(const DraftAttentionArguments& arguments, int parts,
 // The operand of heads * head_dim columns: all tokens of its width, zeros past the block.
 void launch_draft_merge(const DraftAttentionArguments& arguments, const Operand& out, const CudaLaunch& launch);
 
-// The vocabulary in at most 1,024 chunks of whole row blocks of a product.
-constexpr int kMostDraftChunks = 1024;
-[[nodiscard]] constexpr int draft_chunk_rows(int vocab) {
-  constexpr int kRowBlock = 256;
-  const int row_blocks = (vocab + kRowBlock - 1) / kRowBlock;
-  return (row_blocks + kMostDraftChunks - 1) / kMostDraftChunks * kRowBlock;
-}
-[[nodiscard]] constexpr int draft_chunks(int vocab) {
-  return (vocab + draft_chunk_rows(vocab) - 1) / draft_chunk_rows(vocab);
-}
-// Of rows 1 .. block - 1: [row][kMostDraftChunks].
+// Of rows 1 .. block - 1: [row][kMostLogitChunks].
 struct DraftChunks {
-  unsigned long long* best = nullptr;  // orders like (logit, lower id first)
-  float* sums = nullptr;               // of 2^((logit - largest of the chunk) log2 e / temperature); NaN when a logit
-                                       // of the chunk is not finite
+  float* largest = nullptr;
+  float* sums = nullptr;  // of 2^((logit - largest of the chunk) log2 e / temperature); NaN when a logit of the chunk
+                          // is not finite
 };
 void launch_draft_chunks(const ProductResult& head, int block, const DraftControl* control, const DraftChunks& chunks,
                          const CudaLaunch& launch);

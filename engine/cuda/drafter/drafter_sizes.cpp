@@ -15,7 +15,8 @@ std::array<std::int64_t, kDrafterOperandKinds> operand_columns(const BlockDrafte
 }
 
 // Shapes of every product of a draft, the head's last.
-std::vector<WeightMatrix> product_shapes(const BlockDrafterConfig& config, const EngineOptions& options) {
+std::vector<WeightMatrix> product_shapes(const BlockDrafterConfig& config, const EngineOptions& options,
+                                         std::int64_t head_rows) {
   const auto shape = [&](std::int64_t rows, std::int64_t columns) {
     return WeightMatrix{.format = options.format_of(TensorClass::kDrafter, 0), .rows = rows, .columns = columns};
   };
@@ -27,7 +28,7 @@ std::vector<WeightMatrix> product_shapes(const BlockDrafterConfig& config, const
           shape(hidden, config.query_channels()),
           shape(2 * config.intermediate_size, hidden),
           shape(hidden, config.intermediate_size),
-          {.format = options.format_of(TensorClass::kHead, 0), .rows = config.vocab_size, .columns = hidden}};
+          {.format = options.format_of(TensorClass::kHead, 0), .rows = head_rows, .columns = hidden}};
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ ProductSettings drafter_product_settings(const EngineOptions& options, const Cud
 }
 
 DrafterSizes drafter_sizes(const BlockDrafterConfig& config, const EngineOptions& options, std::int64_t capacity,
-                           const CudaDevice& device) {
+                           const CudaDevice& device, std::int64_t head_rows) {
   const bool exact = options.activations.format == ActivationFormat::kFP32;
   const auto bytes = [](std::int64_t count, std::int64_t size) { return static_cast<std::size_t>(count * size); };
   const DrafterShape shape = drafter_shape(config);
@@ -62,10 +63,10 @@ DrafterSizes drafter_sizes(const BlockDrafterConfig& config, const EngineOptions
                       element_bytes(drafter_cache_format(options)));
   sizes.rope = bytes(capacity * config.head_dim / 2, 4);
   sizes.x = bytes(kMostRoundTokens * config.hidden_size, 4);
-  sizes.chunk_best = bytes(kMostRoundTokens * kMostDraftChunks, 8);
-  sizes.chunk_sums = bytes(kMostRoundTokens * kMostDraftChunks, 4);
+  sizes.chunk_largest = bytes(kMostRoundTokens * kMostLogitChunks, 4);
+  sizes.chunk_sums = bytes(kMostRoundTokens * kMostLogitChunks, 4);
   std::int64_t result_floats = 0;
-  for (const WeightMatrix& matrix : product_shapes(config, options)) {
+  for (const WeightMatrix& matrix : product_shapes(config, options, head_rows)) {
     if (exact) result_floats = std::max(result_floats, kMostRoundTokens * matrix.rows);
     for (const std::int64_t blocks : {options.cuda.blocks_per_sm, options.cuda.out_blocks_per_sm}) {
       if (exact) break;

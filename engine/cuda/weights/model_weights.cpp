@@ -18,6 +18,7 @@ class Loader {
       : checkpoint_(checkpoint),
         config_(checkpoint.config()),
         plan_(config_, options),
+        screened_(options.head.screen != HeadScreen::kNone),
         stage_(checkpoint, plan_.staging_bytes()) {}
 
   CudaModelWeights load() {
@@ -26,6 +27,10 @@ class Loader {
     for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) weights.layers.push_back(load_layer(layer));
     weights.final_norm = zero_centred_gain("norm.weight", config_.hidden_size);
     weights.head = projection(plan_.head());
+    if (screened_) {
+      weights.screen = projection(plan_.screen());
+      weights.screen->names = {weights.head.names.front() + " (screen)"};
+    }
     return weights;
   }
 
@@ -33,6 +38,7 @@ class Loader {
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
   WeightPlan plan_;
+  bool screened_;
   WeightStage stage_;
 
   CudaProjection projection(const StackedMatrix& matrix) { return load_projection(stage_, matrix); }

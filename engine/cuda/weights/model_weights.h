@@ -53,6 +53,7 @@ struct CudaModelWeights {
   std::vector<CudaLayerWeights> layers;
   DeviceBuffer final_norm;  // 1 + w
   CudaProjection head;
+  std::optional<CudaProjection> screen;  // with head.screen: the head once more, of the checkpoint's numbers
 };
 
 // Bytes that load_cuda_weights will allocate, by part ("embedding", "attention", "gdn", "mlp", "head", "staging"),

@@ -37,6 +37,7 @@ std::uint64_t vector_bytes(std::int64_t elements) {
 }  // namespace
 
 std::int64_t StackedMatrix::rows() const {
+  if (!chosen.empty()) return static_cast<std::int64_t>(chosen.size());
   return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
                          [](std::int64_t sum, const Part& part) { return sum + part.rows; });
 }
@@ -104,6 +105,12 @@ StackedMatrix WeightPlan::head() const {
           options_.format_of(TensorClass::kHead, config_.layer_count())};
 }
 
+StackedMatrix WeightPlan::screen() const {
+  StackedMatrix matrix = head();
+  matrix.format = engine::format_of(options_.head.screen);
+  return matrix;
+}
+
 std::uint64_t staging_bytes(std::span<const StackedMatrix> matrices) {
   std::int64_t bytes = 0;
   for (const StackedMatrix& matrix : matrices) {
@@ -147,11 +154,12 @@ std::vector<MemoryPart> plan_cuda_weights(const ModelConfig& config, const Engin
     mlp +=
         matrix_bytes(plan.mlp_input(layer)) + matrix_bytes(plan.mlp_output(layer)) + vector_bytes(config.hidden_size);
   }
+  const std::uint64_t screen = options.head.screen == HeadScreen::kNone ? 0 : matrix_bytes(plan.screen());
   return {{"embedding", plain_bytes(plan.embedding())},
           {"attention", attention},
           {"gdn", gdn},
           {"mlp", mlp},
-          {"head", matrix_bytes(plan.head()) + vector_bytes(config.hidden_size)},
+          {"head", matrix_bytes(plan.head()) + screen + vector_bytes(config.hidden_size)},
           {"staging", plan.staging_bytes()}};
 }
 

@@ -15,11 +15,12 @@ namespace tare::engine {
 struct StackedMatrix {
   struct Part {
     std::string name;
-    std::int64_t rows = 0;
+    std::int64_t rows = 0;  // of the tensor
   };
   std::vector<Part> parts;
   std::int64_t columns = 0;
   WeightFormat format = WeightFormat::kBF16;
+  std::vector<std::int32_t> chosen;  // not empty: these rows of the only part, rising, in place of all
 
   [[nodiscard]] std::int64_t rows() const;
   [[nodiscard]] std::vector<std::string> names() const;
@@ -43,7 +44,8 @@ class WeightPlan {
   [[nodiscard]] StackedMatrix attention_output(std::int64_t layer) const;
   [[nodiscard]] StackedMatrix mlp_input(std::int64_t layer) const;  // gate_proj over up_proj
   [[nodiscard]] StackedMatrix mlp_output(std::int64_t layer) const;
-  [[nodiscard]] StackedMatrix head() const;  // the embedding again when they are tied
+  [[nodiscard]] StackedMatrix head() const;    // the embedding again when they are tied
+  [[nodiscard]] StackedMatrix screen() const;  // the head's rows in the format of head.screen
 
   [[nodiscard]] std::uint64_t staging_bytes() const;  // of all its matrices
 

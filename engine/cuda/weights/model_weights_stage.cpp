@@ -101,7 +101,8 @@ void WeightStage::stage(const StackedMatrix& matrix, const Use& use) {
   for (std::int64_t first = 0; first < rows; first += most_rows) {
     const std::int64_t last = std::min(rows, first + most_rows);
     std::int64_t offset = 0;  // of the part's first row in the stack
-    for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (!matrix.chosen.empty()) fill_chosen(sources.front(), matrix, first, last, wide);
+    for (std::size_t i = 0; i < sources.size() && matrix.chosen.empty(); ++i) {
       const std::int64_t begin = std::max(first, offset);
       const std::int64_t end = std::min(last, offset + matrix.parts[i].rows);
       if (begin < end) {
@@ -140,6 +141,19 @@ void WeightStage::fill(const Source& source, std::int64_t begin, std::int64_t co
   }
 }
 
+// Rows first .. last - 1 of the chosen, neighbours together.
+void WeightStage::fill_chosen(const Source& source, const StackedMatrix& matrix, std::int64_t first, std::int64_t last,
+                              bool wide) {
+  const std::int64_t row_bytes = matrix.columns * static_cast<std::int64_t>(wide ? sizeof(float) : 2);
+  const auto row_of = [&](std::int64_t at) { return std::int64_t{matrix.chosen[static_cast<std::size_t>(at)]}; };
+  for (std::int64_t begin = first; begin < last;) {
+    std::int64_t end = begin + 1;
+    while (end < last && row_of(end) == row_of(begin) + end - begin) ++end;
+    fill(source, row_of(begin), end - begin, matrix.columns, wide, rows_.data() + (begin - first) * row_bytes);
+    begin = end;
+  }
+}
+
 void WeightStage::copy(std::span<const std::byte> bytes, std::byte* target) {
   while (!bytes.empty()) {
     const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), kHalfBytes));
@@ -158,6 +172,7 @@ void WeightStage::copy(std::span<const std::byte> bytes, std::byte* target) {
 // The device says where; the host's own reading and encoding of that row says what, in the same words as the CPU's.
 void WeightStage::explain(const StackedMatrix& matrix, std::uint64_t fault) const {
   std::int64_t row = static_cast<std::int64_t>(fault) / matrix.columns;
+  if (!matrix.chosen.empty()) row = matrix.chosen[static_cast<std::size_t>(row)];
   const std::int64_t column = static_cast<std::int64_t>(fault) % matrix.columns / kGroupSize * kGroupSize;
   for (const StackedMatrix::Part& part : matrix.parts) {
     if (row >= part.rows) {

@@ -65,6 +65,7 @@ class WeightStage {
   [[nodiscard]] std::vector<Source> open(const StackedMatrix& matrix) const;
   void fill(const Source& source, std::int64_t begin, std::int64_t count, std::int64_t columns, bool wide,
             std::byte* target);
+  void fill_chosen(const Source& source, const StackedMatrix& matrix, std::int64_t first, std::int64_t last, bool wide);
   void copy(std::span<const std::byte> bytes, std::byte* target);
   [[noreturn]] void explain(const StackedMatrix& matrix, std::uint64_t fault) const;
 };

@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/error.h"
 #include "engine/backend/argmax.h"
 #include "engine/cpu/cpu_backend.h"
 #include "engine/cuda/cuda_backend.h"
 #include "engine/speculate/draft_tree.h"
+#include "engine/speculate/shortlist.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/random_tree.h"
 #include "tests/source_folder.h"
@@ -28,7 +30,8 @@ const Checkpoint& embedded() {
   return *checkpoint;
 }
 
-EngineOptions options_of(BackendKind backend, ActivationFormat activations) {
+EngineOptions options_of(BackendKind backend, ActivationFormat activations,
+                         const EngineOptions::ProposalHead& proposals = {}) {
   EngineOptions options;
   options.backend = backend;
   options.activations.format = activations;
@@ -36,6 +39,7 @@ EngineOptions options_of(BackendKind backend, ActivationFormat activations) {
   options.context = 512;
   if (activations == ActivationFormat::kFP32) options.kv.key = options.kv.value = CacheFormat::kFP32;
   options.cpu.threads = 8;
+  options.proposal_head = proposals;
   return options;
 }
 
@@ -86,9 +90,9 @@ std::vector<std::int32_t> greedy_text(Backend& backend, std::span<const std::int
 }
 
 // Both backends are forced onto the CPU's greedy text and draft at every fifth token.
-Comparison against_cpu(ActivationFormat activations) {
-  const auto cpu = make_cpu_backend(embedded(), options_of(BackendKind::kCpu, ActivationFormat::kFP32));
-  const auto cuda = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, activations));
+Comparison against_cpu(ActivationFormat activations, const EngineOptions::ProposalHead& proposals = {}) {
+  const auto cpu = make_cpu_backend(embedded(), options_of(BackendKind::kCpu, ActivationFormat::kFP32, proposals));
+  const auto cuda = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, activations, proposals));
   EXPECT_TRUE(cuda->has_drafter());
   EXPECT_EQ(cuda->options().speculate.draft_tokens, kRows);
   Comparison total;
@@ -116,6 +120,59 @@ TEST_F(DraftBackend, ExactDraftsAreTheCpus) {
   const Comparison total = against_cpu(ActivationFormat::kFP32);
   EXPECT_LT(total.difference, 5e-3);
   EXPECT_LT(total.margin, 5e-3);
+}
+
+// A shortlist, a screen, both; a list that is no whole number of row blocks.
+const EngineOptions::ProposalHead kProposals[] = {{.shortlist = 1000, .counts = "", .screen = HeadScreen::kNone},
+                                                  {.shortlist = 0, .counts = "", .screen = HeadScreen::kQ4},
+                                                  {.shortlist = 512, .counts = "", .screen = HeadScreen::kQ3}};
+
+TEST_F(DraftBackend, ExactDraftsOfAProposalHeadAreTheCpus) {
+  for (const EngineOptions::ProposalHead& proposals : kProposals) {
+    const Comparison total = against_cpu(ActivationFormat::kFP32, proposals);
+    EXPECT_LT(total.difference, 5e-3) << proposals.shortlist;
+    EXPECT_LT(total.margin, 5e-3) << proposals.shortlist;
+  }
+}
+
+TEST_F(DraftBackendHopper, FastDraftsOfAProposalHeadAreTheCpusButForNearTies) {
+  for (const EngineOptions::ProposalHead& proposals : kProposals) {
+    const Comparison total = against_cpu(ActivationFormat::kBF16, proposals);
+    EXPECT_LT(total.margin, 0.3) << proposals.shortlist;
+    EXPECT_LT(10 * total.different, total.rows) << proposals.shortlist;
+  }
+}
+
+// What is not on the list is not drafted, and a list shorter than the candidates asked for bounds them.
+TEST_F(DraftBackend, AShortlistBoundsWhatIsDrafted) {
+  const EngineOptions::ProposalHead few{.shortlist = 5, .counts = "", .screen = HeadScreen::kNone};
+  const auto whole = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, ActivationFormat::kFP32));
+  const auto listed = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, ActivationFormat::kFP32, few));
+  const std::vector<std::int32_t> list = read_shortlist(embedded(), few);
+  int outside = 0;
+  for (Backend* backend : {whole.get(), listed.get()}) {
+    backend->prefill(random_tokens(30, 4));
+    const DraftOutput output = backend->draft({.anchor = 11, .tokens = kRows, .candidates = kCandidates});
+    EXPECT_EQ(output.candidates, backend == whole.get() ? kCandidates : 5);
+    ASSERT_EQ(output.tokens.size(), static_cast<std::size_t>(kRows * output.candidates));
+    int here = 0;
+    for (const std::int32_t token : output.tokens) here += std::count(list.begin(), list.end(), token) == 0 ? 1 : 0;
+    if (backend == whole.get()) {
+      outside = here;
+    } else {
+      EXPECT_EQ(here, 0);
+    }
+  }
+  EXPECT_GT(outside, 0);  // or the list says nothing
+}
+
+TEST_F(DraftBackend, RefusesProposalsWithoutADrafterAndListsThatDoNotFit) {
+  EngineOptions options = options_of(BackendKind::kCuda, ActivationFormat::kFP32, kProposals[0]);
+  options.speculate.drafter = "none";
+  EXPECT_THROW((void)make_cuda_backend(embedded(), options), Error);
+  options = options_of(BackendKind::kCuda, ActivationFormat::kFP32, kProposals[0]);
+  options.proposal_head.shortlist = 100'000;
+  EXPECT_THROW((void)make_cuda_backend(embedded(), options), Error);
 }
 
 TEST_F(DraftBackendHopper, FastDraftsAreTheCpusButForNearTies) {
@@ -177,8 +234,13 @@ TEST_F(DraftBackendHopper, FastDraftsFollowCommittedPaths) {
   follow_paths(ActivationFormat::kBF16, 0.3);
 }
 
-TEST_F(DraftBackend, HoldsWhatItPlans) {
-  const auto backend = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, ActivationFormat::kFP32));
+class DraftPlan : public GpuTest, public ::testing::WithParamInterface<EngineOptions::ProposalHead> {};
+INSTANTIATE_TEST_SUITE_P(Heads, DraftPlan,
+                         ::testing::Values(EngineOptions::ProposalHead{}, kProposals[0], kProposals[1], kProposals[2]));
+
+TEST_P(DraftPlan, HoldsWhatItPlans) {
+  const auto backend =
+      make_cuda_backend(embedded(), options_of(BackendKind::kCuda, ActivationFormat::kFP32, GetParam()));
   const std::vector<MemoryPart> plan = backend->memory_plan(backend->options().kv, backend->capacity());
   bool has_drafter = false;
   for (const MemoryPart& held : backend->inventory(0, 1).resident_parts()) {

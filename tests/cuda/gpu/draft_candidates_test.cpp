@@ -37,14 +37,14 @@ class CandidatesCase {
     control.candidates = candidates;
     control.inverse_temperature = static_cast<float>(1 / temperature);
     const DeviceBuffer device_control = on_device(std::vector<DraftControl>{control});
-    const PoisonedBuffer best(kMostRoundTokens * kMostDraftChunks * sizeof(unsigned long long));
-    const PoisonedBuffer sums(kMostRoundTokens * kMostDraftChunks * sizeof(float));
+    const PoisonedBuffer largest(kMostRoundTokens * kMostLogitChunks * sizeof(float));
+    const PoisonedBuffer sums(kMostRoundTokens * kMostLogitChunks * sizeof(float));
     std::memset(outcome_.get(), 0xFF, sizeof(DraftOutcome));
-    const DraftChunks chunks{best.as<unsigned long long>(), sums.as<float>()};
+    const DraftChunks chunks{largest.as<float>(), sums.as<float>()};
     launch_draft_chunks(result_, block_, device_control.as<DraftControl>(), chunks, {});
     launch_draft_candidates(result_, block_, device_control.as<DraftControl>(), chunks, outcome_.get(), {});
     synchronize();
-    EXPECT_TRUE(best.canaries_intact());
+    EXPECT_TRUE(largest.canaries_intact());
     EXPECT_TRUE(sums.canaries_intact());
   }
 
@@ -77,7 +77,7 @@ class CandidatesCase {
     for (int row = 0; row < kMostRoundTokens; ++row) {
       const bool real = row >= 1 && row < block_;
       ASSERT_EQ(outcome_->fault[row], real ? 0 : kPoison) << "row " << row;
-      for (int i = real ? candidates : 0; i < kMostDraftCandidates; ++i)
+      for (int i = real ? candidates : 0; i < kMostCandidates; ++i)
         ASSERT_EQ(outcome_->tokens[row][i], kPoison) << "row " << row << ", candidate " << i;
       if (!real) continue;
       const std::vector<std::int32_t> want = sorted(row, candidates);

@@ -63,8 +63,8 @@ class DrafterCase {
       products_ = std::make_unique<PrefillProducts>(std::size_t{64} << 20);
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     drafter_ = std::make_unique<CudaBlockDrafter>(
-        checkpoint, options_, capacity, device_, DrafterTarget{embedding_.as<std::uint16_t>(), &head_, products_.get()},
-        stream_);
+        checkpoint, options_, capacity, device_,
+        DrafterTarget{embedding_.as<std::uint16_t>(), &proposals_, products_.get()}, stream_);
   }
   DrafterCase(const DrafterCase&) = delete;
   DrafterCase& operator=(const DrafterCase&) = delete;
@@ -117,6 +117,7 @@ class DrafterCase {
   BlockDrafterConfig config_;
   CudaDevice device_;
   CudaProjection head_;
+  CudaProposalHead proposals_{head_};
   DeviceBuffer embedding_;
   std::unique_ptr<PrefillProducts> products_;
   cudaStream_t stream_ = nullptr;

@@ -1,0 +1,83 @@
+#include "engine/cuda/head/screened_head.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/cuda/product/tiles.h"
+
+namespace tare::engine {
+namespace {
+
+// Of a thread block on Hopper, less what is static.
+constexpr int kMostSharedBytes = 200 * 1024;
+constexpr std::size_t kLargestBytes = sizeof(float) * kMostRoundTokens * kMostLogitChunks;
+constexpr std::size_t kChosenBytes = sizeof(std::int32_t) * kMostRoundTokens * kMostCandidates;
+
+}  // namespace
+
+void CudaScreenedHead::check(const ModelConfig& config, const EngineOptions& options) {
+  if (options.head.screen == HeadScreen::kNone) return;
+  if (options.head.candidates > kMostCandidates) {
+    throw input_error("head.candidates", fmt::format("backend cuda scores at most {} candidates a row, not {}",
+                                                     kMostCandidates, options.head.candidates));
+  }
+  const WeightFormat head = options.format_of(TensorClass::kHead, config.layer_count());
+  if (screen_choice_shared_bytes(head, config.hidden_size) > kMostSharedBytes) {
+    throw input_error("hidden_size", fmt::format("{} is too large for head.screen on backend cuda", config.hidden_size),
+                      "set head.screen to none");
+  }
+}
+
+std::uint64_t CudaScreenedHead::work_bytes() {
+  return kLargestBytes + kChosenBytes;
+}
+
+CudaScreenedHead::CudaScreenedHead(const CudaModelWeights& weights, const EngineOptions& options)
+    : weights_(weights),
+      candidates_(static_cast<int>(std::min(options.head.candidates, weights.head.matrix.rows))),
+      rounded_(options.activations.format != ActivationFormat::kFP32),
+      largest_(kLargestBytes, "largest logits of the screen"),
+      chosen_(kChosenBytes, "candidates of the screen") {
+  if (!weights.screen) throw internal_error("a screened head without a screen");
+}
+
+// As it lies in the tiles, without the row beside it that every line has too.
+std::uint64_t CudaScreenedHead::row_bytes() const {
+  const WeightMatrix& head = weights_.head.matrix;
+  return static_cast<std::uint64_t>(units_a_row_block(head.columns) * unit_bytes(head.format) / kUnitRows);
+}
+
+void CudaScreenedHead::launch(const ProductResult& screened, const float* hidden, int tokens, RoundKeys* keys,
+                              const CudaLaunch& launch) const {
+  CudaLaunch here = launch;
+  here.part = "logits";
+  here.bytes = 0;
+  launch_screen_chunks(screened, tokens, largest_.as<float>(), keys, here);
+  here.part = weights_.head.names.front();
+  here.bytes = row_bytes() * static_cast<std::uint64_t>(tokens * candidates_);
+  launch_screen_choice({.screen = screened,
+                        .tokens = tokens,
+                        .largest = largest_.as<float>(),
+                        .candidates = candidates_,
+                        .head = weights_.head.matrix,
+                        .hidden = hidden,
+                        .rounded = rounded_,
+                        .keys = keys,
+                        .chosen = chosen_.as<std::int32_t>()},
+                       here);
+}
+
+void CudaScreenedHead::account(InventoryAccount& account, std::int64_t width) const {
+  const WeightMatrix& head = weights_.head.matrix;
+  const std::string& name = weights_.head.names.front();
+  const CudaProjection& screen = *weights_.screen;
+  account.stream(name + " (screen)", to_text(screen.matrix.format), screen.bytes(),
+                 element_count(head.rows, head.columns));
+  // The head itself, whose rows are taken from its tiles.
+  account.add({name + " (candidates)", to_text(head.format), AccessPattern::kGather, weights_.head.bytes(),
+               row_bytes() * static_cast<std::uint64_t>(width * candidates_), element_count(head.rows, head.columns)});
+}
+
+}  // namespace tare::engine

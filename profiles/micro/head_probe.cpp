@@ -1,0 +1,157 @@
+// The screened head of the 27B: product of the screen, chunks and choice, in one graph and programmatic, beside the
+// time in which the screen's bytes can be read. Random numbers; the whole head and its choice for comparison.
+//   head_probe: JSON lines to standard output
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/checkpoint/synthetic.h"
+#include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/elementwise.h"
+#include "engine/cuda/head/screen_kernels.h"
+#include "engine/cuda/weights/load_projection.h"
+#include "profiles/gpu_read_rate.h"
+#include "profiles/micro/graph_time.h"
+#include "profiles/micro/model_shapes.h"
+#include "profiles/micro/random_numbers.h"
+
+namespace {
+
+using namespace tare;
+using namespace tare::engine;
+
+constexpr int kVocab = 248320;
+constexpr int kReadPasses = 5;
+constexpr int kLaunches = 8;  // in a graph: what the first waits for counts little
+constexpr ProductSettings kSettings{.blocks = 264};
+
+// Of a random 27B: tiles are made on the device.
+CudaProjection head_of(WeightFormat format) {
+  const SyntheticCheckpoint checkpoint("synthetic:27b?seed=1");
+  StackedMatrix matrix = WeightPlan(checkpoint.config(), EngineOptions{}).head();
+  matrix.format = format;
+  WeightStage stage(checkpoint, staging_bytes(std::vector{matrix}));
+  return load_projection(stage, matrix);
+}
+
+class Heads {
+ public:
+  explicit Heads(int tokens)
+      : tokens_(tokens),
+        width_(operand_width(tokens)),
+        x_(micro::random_floats(std::int64_t{tokens} * micro::kHidden27B)),
+        normed_(micro::random_floats(std::int64_t{tokens} * micro::kHidden27B)),
+        gain_(micro::random_floats(micro::kHidden27B)),
+        operand_(static_cast<std::size_t>(operand_bytes(OperandLayout::kFP16Panels, micro::kHidden27B, width_)),
+                 "operand"),
+        bf16_operand_(static_cast<std::size_t>(operand_bytes(OperandLayout::kBF16Panels, micro::kHidden27B, width_)),
+                      "operand"),
+        logits_(sizeof(float) * static_cast<std::size_t>(tokens) * kVocab, "logits"),
+        largest_(sizeof(float) * static_cast<std::size_t>(tokens) * kMostLogitChunks, "largest"),
+        keys_(sizeof(RoundKeys), "keys") {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    for (const DeviceBuffer* buffer : {&operand_, &bf16_operand_}) fill_device(buffer->data(), buffer->bytes(), 0);
+  }
+  Heads(const Heads&) = delete;
+  Heads& operator=(const Heads&) = delete;
+  ~Heads() { (void)cudaStreamDestroy(stream_); }
+
+  // Norm, product and what follows, as at the end of a round; least and median of a head, less the norms alone.
+  void run(WeightFormat screen_format, WeightFormat head_format, double rate) {
+    const CudaProjection screen_weights = head_of(screen_format);
+    const CudaProjection head_weights = head_of(head_format);
+    const WeightMatrix& screen = screen_weights.matrix;
+    const WeightMatrix& head = head_weights.matrix;
+    const auto floats =
+        std::max(product_plane_floats(screen, kSettings, width_), product_plane_floats(head, kSettings, width_));
+    const DeviceBuffer planes(static_cast<std::size_t>(floats) * sizeof(float), "planes");
+    const auto product = [&](const WeightMatrix& matrix, const CudaLaunch& launch) {
+      norm(matrix, launch);
+      return launch_product(matrix, operand_of(matrix), {}, planes.as<float>(), kSettings, launch);
+    };
+    const auto choose = [&](const ProductResult& result, const CudaLaunch& launch) {
+      launch_screen_choice({.screen = result,
+                            .tokens = tokens_,
+                            .largest = largest_.as<float>(),
+                            .head = head,
+                            .hidden = normed_.as<float>(),
+                            .rounded = true,
+                            .keys = keys_.as<RoundKeys>()},
+                           launch);
+    };
+    const double floor_us = 1e6 * static_cast<double>(screen_weights.bytes()) / rate;
+    const auto measure = [&](const char* what, const std::function<void(const CudaLaunch&)>& one) {
+      const CudaLaunch launch{.stream = stream_, .programmatic = true};
+      launch_empty_keys(keys_.as<RoundKeys>(), {.stream = stream_});
+      const micro::GraphTime time = micro::time_graph(stream_, [&] {
+        for (int i = 0; i < kLaunches; ++i) one(launch);
+      });
+      const double us = time.median_us / kLaunches;
+      fmt::print(R"({{"probe": "head", "what": "{}", "tokens": {}, "screen": "{}", "head": "{}", "us": {:.2f}, )"
+                 R"("screen_floor_us": {:.2f}, "over_floor": {:.3f}, "read_rate_gbps": {:.0f}}})"
+                 "\n",
+                 what, tokens_, to_text(screen_format), to_text(head_format), us, floor_us, us / floor_us, 1e-9 * rate);
+    };
+    measure("norm", [&](const CudaLaunch& launch) { norm(screen, launch); });
+    measure("norm, screen", [&](const CudaLaunch& launch) { product(screen, launch); });
+    measure("norm, screen, chunks", [&](const CudaLaunch& launch) {
+      launch_screen_chunks(product(screen, launch), tokens_, largest_.as<float>(), keys_.as<RoundKeys>(), launch);
+    });
+    measure("norm, screen, chunks, choice", [&](const CudaLaunch& launch) {
+      const ProductResult result = product(screen, launch);
+      launch_screen_chunks(result, tokens_, largest_.as<float>(), keys_.as<RoundKeys>(), launch);
+      choose(result, launch);
+    });
+    measure("norm, whole head, logits", [&](const CudaLaunch& launch) {
+      launch_logits(product(head, launch), tokens_, logits_.as<float>(), keys_.as<RoundKeys>(), launch);
+    });
+  }
+
+ private:
+  int tokens_;
+  int width_;
+  cudaStream_t stream_ = nullptr;
+  DeviceBuffer x_, normed_, gain_, operand_, bf16_operand_, logits_, largest_, keys_;
+
+  [[nodiscard]] Operand operand_of(const WeightMatrix& matrix) const {
+    const bool bf16 = matrix.format == WeightFormat::kBF16;
+    return {.layout = bf16 ? OperandLayout::kBF16Panels : OperandLayout::kFP16Panels,
+            .width = width_,
+            .columns = micro::kHidden27B,
+            .data = bf16 ? bf16_operand_.data() : operand_.data()};
+  }
+  void norm(const WeightMatrix& reader, const CudaLaunch& launch) const {
+    launch_residual_norm({.increment = {},
+                          .tokens = tokens_,
+                          .hidden = micro::kHidden27B,
+                          .eps = 1e-6F,
+                          .x = x_.as<float>(),
+                          .gain = gain_.as<float>(),
+                          .out = operand_of(reader),
+                          .normed = normed_.as<float>()},
+                         launch);
+  }
+};
+
+}  // namespace
+
+int main() {
+  try {
+    const profiles::ReadRateSource source = profiles::gpu_read_rate(0);
+    const double rate = source.make(source.beyond_caches)->measure(kReadPasses);
+    for (const int tokens : {1, 16}) {
+      Heads heads(tokens);
+      heads.run(WeightFormat::kQ4, WeightFormat::kBF16, rate);
+      heads.run(WeightFormat::kQ4, WeightFormat::kQ8, rate);
+      if (tokens == 16) heads.run(WeightFormat::kQ3, WeightFormat::kBF16, rate);
+    }
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}
