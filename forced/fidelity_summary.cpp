@@ -136,7 +136,7 @@ FidelitySummary summarise(const engine::Reference& reference, const WindowScores
   summary.reference_perplexity = std::exp(mean_of(reference_nll).mean);
   for (const std::size_t window : selection.windows)
     for (std::size_t i = selection.first; i < selection.first + selection.count; ++i)
-      if (!std::isfinite(scores[window][i].kl64_tail) || !std::isfinite(scores[window][i].nll)) ++summary.infinite;
+      if (std::isinf(scores[window][i].kl64_tail) || std::isinf(scores[window][i].nll)) ++summary.infinite;
   add_order_statistics(summary, selection, scores);
   add_margins(summary, selection, scores);
   return summary;

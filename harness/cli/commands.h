@@ -26,6 +26,7 @@ void add_nsys_command(CLI::App& app, Chosen& chosen);
 void add_rollouts_command(CLI::App& app, Chosen& chosen);
 void add_trees_command(CLI::App& app, Chosen& chosen);
 void add_worker_command(CLI::App& app, Chosen& chosen);
+void add_fidelity_command(CLI::App& app, Chosen& chosen);
 
 // This program's own path, to start itself as a worker.
 [[nodiscard]] std::string own_program();

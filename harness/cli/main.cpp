@@ -94,6 +94,7 @@ int run_program(int argc, char** argv) {
   tare::harness::add_nsys_command(app, chosen);
   tare::harness::add_rollouts_command(app, chosen);
   tare::harness::add_trees_command(app, chosen);
+  tare::harness::add_fidelity_command(app, chosen);
   tare::harness::add_worker_command(app, chosen);
   refuse_unknown_command(app, argc, argv);
   try {

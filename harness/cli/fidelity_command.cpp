@@ -1,0 +1,217 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "forced/fidelity_budget.h"
+#include "forced/fidelity_policy.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/model_arguments.h"
+#include "harness/fidelity/fidelity_report.h"
+#include "harness/fidelity/measure_fidelity.h"
+
+namespace tare::harness {
+namespace {
+
+struct Arguments {
+  ModelArguments model;
+  std::string reference;
+  std::string reference_model;
+  std::string texts;
+  std::string baseline;
+  std::string arms;
+  std::string path = "both";
+  std::vector<std::int64_t> round_nodes = {1, 16};
+  std::int64_t windows = 0;
+  std::int64_t first_position = 0;
+  bool ladder = false;
+  std::string policy;
+  std::string budget;
+  std::string accept;
+  std::string out;
+  bool json = false;
+};
+
+// --arms: an object, name -> options, the first the baseline. Otherwise --baseline and what --options and --set say.
+std::vector<FidelityArm> arms_of(const Arguments& arguments) {
+  std::vector<FidelityArm> arms;
+  if (!arguments.arms.empty()) {
+    if (!arguments.baseline.empty())
+      throw input_error("--baseline", "stands beside --arms, whose first is the baseline");
+    const Json json = read_json_file(arguments.arms, JsonComments::kAllowed);
+    if (!json.is_object() || json.empty())
+      throw input_error(arguments.arms, "must hold an object: name of an arm -> its options");
+    for (const auto& [name, options] : json.items()) {
+      arms.push_back({name, arguments.model.options()});
+      engine::apply_options(arms.back().options, options, arguments.arms + ": " + name);
+    }
+    return arms;
+  }
+  if (!arguments.baseline.empty()) {
+    arms.push_back({"baseline", {}});
+    engine::apply_options(arms.back().options, parse_json(arguments.baseline, "--baseline"), "--baseline");
+  }
+  arms.push_back({"arm", arguments.model.options()});
+  return arms;
+}
+
+class ProgressLine {
+ public:
+  ProgressLine() : terminal_(::isatty(STDERR_FILENO) != 0), start_(std::time(nullptr)) {}
+
+  void show(const std::string& what, std::int64_t done, std::int64_t total) {
+    if (!terminal_ && what == last_) return;
+    std::string left;
+    if (done > 0 && done < total) {
+      const double passed = std::difftime(std::time(nullptr), start_);
+      left = ", " + human_seconds(passed / static_cast<double>(done) * static_cast<double>(total - done)) + " left";
+    }
+    const std::string line = fmt::format("{}: window {} of {}{}", what, done, total, left);
+    if (terminal_) {
+      fmt::print(stderr, "\r\x1b[K{}{}", line, done == total ? "\n" : "");
+    } else {
+      fmt::print(stderr, "{}\n", line);
+    }
+    last_ = what;
+  }
+
+ private:
+  bool terminal_;
+  std::time_t start_;
+  std::string last_;
+};
+
+std::string now_utc() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  (void)std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+// Judges, spends what is accepted, and says how it went as an exit code.
+int judge(const Arguments& arguments, Json& fidelity, const std::vector<FidelityArm>& arms) {
+  const forced::FidelityPolicy policy = forced::read_fidelity_policy(std::filesystem::path(arguments.policy));
+  const std::string policy_digest = digest_file(arguments.policy);
+  const std::string reference = fidelity["reference"]["digest"].get<std::string>();
+  const std::vector<forced::FidelityExpense> before = arguments.budget.empty()
+                                                          ? std::vector<forced::FidelityExpense>{}
+                                                          : forced::read_budget(arguments.budget, reference);
+  const std::vector<forced::FidelityVerdict> verdicts =
+      forced::judge_fidelity(fidelity, policy, "fidelity.json", forced::total(before));
+  add_verdicts(fidelity, verdicts, policy_digest);
+  if (!arguments.accept.empty()) {
+    const std::string& arm = arms.back().name;
+    forced::record_expense(arguments.budget, {now_utc(), arguments.accept, arm, policy_digest, reference,
+                                              forced::expense_of(verdicts, arm)});
+  }
+  switch (forced::overall_verdict(verdicts)) {
+    case stats::Verdict::kBetter:
+    case stats::Verdict::kEquivalent:
+    case stats::Verdict::kNonInferior:
+      return 0;
+    case stats::Verdict::kWorse:
+      return 1;
+    case stats::Verdict::kInconclusive:
+      return 3;
+    case stats::Verdict::kInvalid:
+      break;
+  }
+  return exit_code(ErrorKind::kInvalid);
+}
+
+void check(const Arguments& arguments) {
+  if (!arguments.budget.empty() && arguments.policy.empty()) throw input_error("--budget", "needs --policy");
+  if (!arguments.accept.empty() && arguments.budget.empty()) throw input_error("--accept", "needs --budget");
+  for (const std::int64_t nodes : arguments.round_nodes)
+    if (nodes < 1) throw input_error("--round-nodes", "must be at least 1");
+}
+
+int run_fidelity(const Arguments& arguments) {
+  check(arguments);
+  const std::vector<FidelityArm> arms = arms_of(arguments);
+  if (!arguments.accept.empty() && arms.size() != 2) throw input_error("--accept", "takes one arm beside the baseline");
+  const std::string& owner = arguments.reference_model.empty() ? arguments.model.model : arguments.reference_model;
+  engine::Reference reference = engine::read_reference(arguments.reference);
+  check_belongs(reference, owner, arguments.reference);
+  reference = first_windows(reference, arguments.windows);
+  if (!arguments.texts.empty()) check_texts(reference, arguments.texts, owner, arguments.reference);
+  if (!arguments.policy.empty()) (void)forced::read_fidelity_policy(std::filesystem::path(arguments.policy));
+
+  FidelitySettings settings;
+  settings.model = arguments.model.model;
+  settings.reference_model = arguments.reference_model;
+  settings.arms = arms;
+  settings.prefill = arguments.path != "decode";
+  settings.round_nodes = arguments.path != "prefill" ? arguments.round_nodes : std::vector<std::int64_t>{};
+  settings.ladder = arguments.ladder;
+  const std::int64_t threads = arms.front().options.cpu.threads;
+  settings.threads =
+      threads > 0 ? static_cast<int>(threads) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  ProgressLine progress;
+  const FidelityMeasurement measurement = measure_fidelity(
+      reference, settings,
+      [&](const std::string& what, std::int64_t done, std::int64_t total) { progress.show(what, done, total); });
+
+  FidelityConditions conditions;
+  conditions.model = arguments.model.model;
+  conditions.reference_file = arguments.reference;
+  conditions.reference_digest = digest_file(arguments.reference);
+  conditions.summary.first_position = arguments.first_position;
+  Json fidelity = fidelity_json(reference, measurement, conditions);
+  const int code = arguments.policy.empty() ? 0 : judge(arguments, fidelity, arms);
+  const std::filesystem::path out = arguments.out;
+  std::filesystem::create_directories(out);
+  write_file_atomically(out / "fidelity.md", fidelity_markdown(fidelity));
+  write_file_atomically(out / "fidelity.json", fidelity.dump(1) + "\n");
+  fmt::print("{}", arguments.json ? fidelity.dump(2) + "\n" : fidelity_text(fidelity));
+  if (!arguments.json) fmt::print("{}\n", (out / "fidelity.md").string());
+  return code;
+}
+
+}  // namespace
+
+void add_fidelity_command(CLI::App& app, Chosen& chosen) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("fidelity", "score configurations against an FP32 reference");
+  arguments->model.add_to(*command);
+  command->add_option("--reference", arguments->reference, "file of tare reference")->required();
+  command->add_option("--reference-model", arguments->reference_model,
+                      "the checkpoint of the reference, when --model was made from it");
+  command->add_option("--texts", arguments->texts, "file of windows that the reference must be of");
+  command->add_option("--baseline", arguments->baseline, "options of the baseline as JSON: adds paired differences");
+  command->add_option("--arms", arguments->arms,
+                      "JSON file: name -> options on top of --options; the first is the baseline");
+  command->add_option("--path", arguments->path, "prefill, decode or both")
+      ->check(CLI::IsMember({"prefill", "decode", "both"}))
+      ->capture_default_str();
+  command->add_option("--round-nodes", arguments->round_nodes, "nodes of a decode round; 1 is token by token")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--windows", arguments->windows, "the first so many of the reference; 0: all")
+      ->capture_default_str();
+  command->add_option("--first-position", arguments->first_position, "positions before it are not scored")
+      ->capture_default_str();
+  command->add_flag("--ladder", arguments->ladder, "also the baseline with logits rounded to 2^-20 .. 2^-5");
+  command->add_option("--policy", arguments->policy, "policy file: its section fidelity judges the differences");
+  command->add_option("--budget", arguments->budget, "file of accepted changes: what they spent is taken off margins");
+  command->add_option("--accept", arguments->accept, "in words: the change that is accepted if it passes, and spends");
+  command->add_option("--out", arguments->out, "directory for fidelity.json and fidelity.md")->required();
+  command->add_flag("--json", arguments->json, "print fidelity.json");
+  command->footer(
+      "Example: tare fidelity --model models/embedded --set weights.format=q4 --baseline '{}' --reference "
+      "reference.safetensors --windows 4 --out fidelity");
+  command->callback([arguments, &chosen] { chosen.action = [arguments] { return run_fidelity(*arguments); }; });
+}
+
+}  // namespace tare::harness

@@ -1,0 +1,86 @@
+// tare reference and tare fidelity together, from the texts to the exit code.
+#include <gmock/gmock.h>
+
+#include "tests/e2e/workspace.h"
+
+namespace tare::e2e {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class FidelityCommand : public Workspace {
+ protected:
+  const std::string model_ = source("models/embedded");
+
+  // 44 windows of 48 tokens: half prose, half code, enough windows of each for a verdict.
+  void SetUp() override {
+    Workspace::SetUp();
+    const Finished made = run({tare(), "reference", "--model", model_, "--texts", source("prompts/windows.jsonl"),
+                               "--window-tokens", "48", "--out", "reference.safetensors"},
+                              folder_);
+    ASSERT_EQ(made.code, 0) << made.err;
+  }
+  [[nodiscard]] Finished fidelity(const std::vector<std::string>& more, const std::string& model = {}) const {
+    std::vector<std::string> argv = {
+        tare(),  "fidelity", "--model", model.empty() ? model_ : model, "--reference", "reference.safetensors",
+        "--out", "out"};
+    argv.insert(argv.end(), more.begin(), more.end());
+    return run(argv, folder_);
+  }
+  [[nodiscard]] Json result() const { return read_json_file(folder_ / "out" / "fidelity.json"); }
+};
+
+// Two programs that share no arithmetic: the engine with FP32 caches and the streamed reference.
+TEST_F(FidelityCommand, TheEngineInFp32EqualsTheReference) {
+  const Finished scored = fidelity({"--set", "kv.key=fp32", "--set", "kv.value=fp32", "--round-nodes", "1,8"});
+  ASSERT_EQ(scored.code, 0) << scored.err;
+  const Json json = result();
+  ASSERT_EQ(json["rows"].size(), 15U);
+  for (const Json& row : json["rows"]) {
+    EXPECT_LT(row["kl64_tail"]["mean"].get<double>(), 1e-6) << row["path"] << row["head"];
+    EXPECT_GT(row["top1"]["mean"].get<double>(), 0.997);
+    EXPECT_LT(std::abs(row["nll_difference"]["mean"].get<double>()), 1e-5);
+  }
+  EXPECT_THAT(scored.out, HasSubstr("decode 8"));
+  EXPECT_THAT(scored.err, HasSubstr("window"));
+}
+
+TEST_F(FidelityCommand, APolicyPassesAFinerAndFailsACoarserFormat) {
+  write("policy.json", R"({"version": 1, "fidelity": {"nodes": 4, "margins": {"kl64_tail": 0.02, "top1": 0.05}}})");
+  const auto judge = [&](const std::string& format, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"--set",         "weights.format=" + format,
+                                          "--baseline",    "{}",
+                                          "--path",        "decode",
+                                          "--round-nodes", "4",
+                                          "--policy",      "policy.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return fidelity(arguments);
+  };
+  const Finished accepted = judge("q8", {"--budget", "budget.jsonl", "--accept", "q8 weights"});
+  EXPECT_EQ(accepted.code, 0) << accepted.out << accepted.err;
+  EXPECT_THAT(read_text_file(folder_ / "budget.jsonl"), HasSubstr("q8 weights"));
+  const Finished failed = judge("q3");
+  EXPECT_EQ(failed.code, 1) << failed.out << failed.err;
+  EXPECT_EQ(result()["verdict"], "worse");
+  const Finished refused = judge("q3", {"--budget", "budget.jsonl", "--accept", "q3 weights"});
+  EXPECT_EQ(refused.code, 2) << "what failed cannot be accepted";
+  // Only 4 windows: 2 of a kind say nothing.
+  EXPECT_EQ(judge("q8", {"--windows", "4"}).code, 3);
+}
+
+TEST_F(FidelityCommand, RefusesWhatTheReferenceIsNotOf) {
+  const Finished other = fidelity({}, source("tests/fixtures/hybrid-small"));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("reference.safetensors"), HasSubstr("checkpoint")));
+  std::string texts = read_text_file(source("prompts/windows.jsonl"));
+  texts.replace(texts.find("weighs"), 6, "ponder");
+  write("texts.jsonl", texts);
+  const Finished another = fidelity({"--texts", "texts.jsonl"});
+  EXPECT_EQ(another.code, 2);
+  EXPECT_THAT(another.err, HasSubstr("another text"));
+  EXPECT_EQ(fidelity({"--texts", source("prompts/windows.jsonl"), "--windows", "2", "--path", "prefill"}).code, 0);
+}
+
+}  // namespace
+}  // namespace tare::e2e
