@@ -34,6 +34,8 @@ struct Arguments {
   std::int64_t windows = 0;
   std::int64_t first_position = 0;
   bool ladder = false;
+  int jobs = 1;
+  std::string calibration;
   std::string policy;
   std::string budget;
   std::string accept;
@@ -146,6 +148,7 @@ int run_fidelity(const Arguments& arguments) {
   check_belongs(reference, owner, arguments.reference);
   reference = first_windows(reference, arguments.windows);
   if (!arguments.texts.empty()) check_texts(reference, arguments.texts, owner, arguments.reference);
+  if (!arguments.calibration.empty()) check_learned(reference, arguments.calibration, owner);
   if (!arguments.policy.empty()) (void)forced::read_fidelity_policy(std::filesystem::path(arguments.policy));
 
   FidelitySettings settings;
@@ -155,9 +158,8 @@ int run_fidelity(const Arguments& arguments) {
   settings.prefill = arguments.path != "decode";
   settings.round_nodes = arguments.path != "prefill" ? arguments.round_nodes : std::vector<std::int64_t>{};
   settings.ladder = arguments.ladder;
-  const std::int64_t threads = arms.front().options.cpu.threads;
-  settings.threads =
-      threads > 0 ? static_cast<int>(threads) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  settings.jobs = arguments.jobs;
+  settings.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   ProgressLine progress;
   const FidelityMeasurement measurement = measure_fidelity(
       reference, settings,
@@ -203,6 +205,10 @@ void add_fidelity_command(CLI::App& app, Chosen& chosen) {
   command->add_option("--first-position", arguments->first_position, "positions before it are not scored")
       ->capture_default_str();
   command->add_flag("--ladder", arguments->ladder, "also the baseline with logits rounded to 2^-20 .. 2^-5");
+  command->add_option("--jobs", arguments->jobs, "arms and paths walked at a time; use with --set cpu.threads=1")
+      ->capture_default_str();
+  command->add_option("--calibration", arguments->calibration,
+                      "texts that a model or quantiser learned from: refused when the reference's windows are in them");
   command->add_option("--policy", arguments->policy, "policy file: its section fidelity judges the differences");
   command->add_option("--budget", arguments->budget, "file of accepted changes: what they spent is taken off margins");
   command->add_option("--accept", arguments->accept, "in words: the change that is accepted if it passes, and spends");

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/digest.h"
@@ -16,6 +19,7 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "forced/exact_head.h"
 #include "forced/forced_passes.h"
+#include "forced/overlap.h"
 #include "forced/windows.h"
 #include "profiles/nvtx/nvtx.h"
 
@@ -32,6 +36,12 @@ double seconds_since(Clock::time_point start) {
 
 std::filesystem::path tokenizer_of(const std::string& model) {
   return std::filesystem::path(model) / "tokenizer.json";
+}
+
+std::optional<engine::Tokenizer> open_tokenizer(const std::string& model) {
+  const std::filesystem::path path = tokenizer_of(model);
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  return engine::Tokenizer::from_file(path);
 }
 
 // A choice without logits: only the agreement is known.
@@ -81,7 +91,7 @@ class ArmWalks {
     }
     const double tokens = static_cast<double>(reference_.window_count() * reference_.window_tokens);
     if (!decode) facts_.prefill_tokens_per_second = tokens / walked_seconds;
-    if (decode && kind.nodes == 1) facts_.decode_tokens_per_second = tokens / walked_seconds;
+    if (decode) facts_.decode_tokens_per_second = tokens / walked_seconds;
     passes.push_back(std::move(own_));
     if (exact_) passes.push_back(std::move(*exact_));
     for (FidelityPass& rung : rungs_) passes.push_back(std::move(rung));
@@ -199,6 +209,81 @@ class ArmWalks {
   }
 };
 
+// One arm over all windows in one way.
+struct Walk {
+  const FidelityArm* arm = nullptr;
+  WalkKind kind;
+  std::vector<FidelityPass> passes;
+  FidelityArmFacts facts;
+};
+
+// Walks in order, `jobs` at a time, each with an engine of its own.
+class WalkQueue {
+ public:
+  WalkQueue(const engine::Reference& reference, const FidelitySettings& settings, const forced::ExactHead* exact_head,
+            std::vector<Walk>& walks, const FidelityProgress& progress)
+      : reference_(reference), settings_(settings), exact_head_(exact_head), walks_(walks), progress_(progress) {}
+
+  void run() {
+    std::vector<std::thread> others;
+    for (int job = 1; job < std::min(settings_.jobs, static_cast<int>(walks_.size())); ++job)
+      others.emplace_back([this] { work(); });
+    work();
+    for (std::thread& other : others) other.join();
+    if (failure_) std::rethrow_exception(failure_);
+    progress_("scored", total(), total());
+  }
+
+ private:
+  const engine::Reference& reference_;
+  const FidelitySettings& settings_;
+  const forced::ExactHead* exact_head_;
+  std::vector<Walk>& walks_;
+  const FidelityProgress& progress_;
+  std::mutex mutex_;  // of all below
+  std::size_t next_ = 0;
+  std::int64_t windows_done_ = 0;
+  std::exception_ptr failure_;
+
+  [[nodiscard]] std::int64_t total() const {
+    return static_cast<std::int64_t>(walks_.size()) * reference_.window_count();
+  }
+
+  // The next walk; null when there is none, or one has failed.
+  Walk* take() {
+    const std::lock_guard lock(mutex_);
+    return failure_ || next_ == walks_.size() ? nullptr : &walks_[next_++];
+  }
+
+  void work() {
+    ThreadPool pool(std::max(settings_.threads / settings_.jobs, 1));
+    while (Walk* walk = take()) {
+      try {
+        run(*walk, pool);
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (!failure_) failure_ = std::current_exception();
+      }
+    }
+  }
+
+  void run(Walk& walk, ThreadPool& pool) {
+    ArmWalks arm(reference_, *walk.arm, settings_, exact_head_, pool);
+    const std::string what = walk.kind.path == "prefill"
+                                 ? fmt::format("{}, prefill", walk.arm->name)
+                                 : fmt::format("{}, decode in rounds of {}", walk.arm->name, walk.kind.nodes);
+    const bool ladder = settings_.ladder && walk.arm == &settings_.arms.front();
+    arm.walk(walk.kind, ladder, walk.passes, [&](std::int64_t window) {
+      const std::lock_guard lock(mutex_);
+      if (window > 0) ++windows_done_;
+      progress_(what, windows_done_, total());
+    });
+    walk.facts = arm.facts();
+    const std::lock_guard lock(mutex_);
+    ++windows_done_;  // its last
+  }
+};
+
 }  // namespace
 
 engine::Reference first_windows(const engine::Reference& reference, std::int64_t windows) {
@@ -236,9 +321,7 @@ void check_belongs(const engine::Reference& reference, const std::string& model,
 
 void check_texts(const engine::Reference& reference, const std::filesystem::path& texts, const std::string& model,
                  const std::string& where) {
-  const std::filesystem::path path = tokenizer_of(model);
-  std::optional<engine::Tokenizer> tokenizer;
-  if (std::filesystem::exists(path)) tokenizer = engine::Tokenizer::from_file(path);
+  const std::optional<engine::Tokenizer> tokenizer = open_tokenizer(model);
   const forced::WindowFile file =
       forced::read_windows(texts, tokenizer ? &*tokenizer : nullptr, reference.window_tokens, reference.window_count());
   for (std::size_t i = 0; i < file.windows.size(); ++i)
@@ -250,34 +333,47 @@ void check_texts(const engine::Reference& reference, const std::filesystem::path
                                          texts.string(), file.tokens_digest));
 }
 
+void check_learned(const engine::Reference& reference, const std::filesystem::path& texts, const std::string& model) {
+  const std::optional<engine::Tokenizer> tokenizer = open_tokenizer(model);
+  const std::vector<std::uint64_t> seen =
+      forced::run_hashes(forced::read_learned_texts(texts, tokenizer ? &*tokenizer : nullptr));
+  std::vector<forced::TextWindow> windows;
+  const auto length = static_cast<std::size_t>(reference.window_tokens);
+  for (std::size_t i = 0; i < reference.windows.size(); ++i) {
+    const auto first = reference.tokens.begin() + static_cast<std::ptrdiff_t>(i * length);
+    windows.push_back(
+        {reference.windows[i].id, reference.windows[i].kind, {first, first + static_cast<std::ptrdiff_t>(length)}});
+  }
+  forced::refuse_overlaps(windows, seen, texts.string());
+}
+
 FidelityMeasurement measure_fidelity(const engine::Reference& reference, const FidelitySettings& settings,
                                      const FidelityProgress& progress) {
   std::vector<WalkKind> kinds;
   if (settings.prefill) kinds.push_back({"prefill", 0});
   for (const std::int64_t nodes : settings.round_nodes) kinds.push_back({"decode", nodes});
   if (kinds.empty()) throw input_error("--path", "walks nothing");
+  if (settings.jobs < 1) throw input_error("--jobs", "must be at least 1");
   const std::unique_ptr<engine::Checkpoint> head_checkpoint =
       engine::open_checkpoint(settings.reference_model.empty() ? settings.model : settings.reference_model);
   std::optional<forced::ExactHead> exact_head;
   if (!settings.round_nodes.empty()) exact_head.emplace(*head_checkpoint);
-  ThreadPool pool(settings.threads);
+  std::vector<Walk> walks;
+  for (const FidelityArm& arm : settings.arms)
+    for (const WalkKind& kind : kinds) walks.push_back({&arm, kind, {}, {}});
+  WalkQueue queue(reference, settings, exact_head ? &*exact_head : nullptr, walks, progress);
+  queue.run();
   FidelityMeasurement measurement;
-  const std::int64_t windows = reference.window_count();
-  const std::int64_t total = static_cast<std::int64_t>(settings.arms.size() * kinds.size()) * windows;
-  std::int64_t walks = 0;
-  for (const FidelityArm& arm : settings.arms) {
-    ArmWalks arm_walks(reference, arm, settings, exact_head ? &*exact_head : nullptr, pool);
-    for (const WalkKind& kind : kinds) {
-      const std::string what = kind.path == "prefill" ? fmt::format("{}, prefill", arm.name)
-                                                      : fmt::format("{}, decode in rounds of {}", arm.name, kind.nodes);
-      const bool ladder = settings.ladder && &arm == &settings.arms.front();
-      arm_walks.walk(kind, ladder, measurement.passes,
-                     [&](std::int64_t window) { progress(what, walks * windows + window, total); });
-      ++walks;
+  for (Walk& walk : walks) {
+    if (measurement.arms.empty() || measurement.arms.back().name != walk.arm->name) {
+      measurement.arms.push_back(walk.facts);
+    } else {
+      FidelityArmFacts& facts = measurement.arms.back();
+      facts.prefill_tokens_per_second = std::max(facts.prefill_tokens_per_second, walk.facts.prefill_tokens_per_second);
+      facts.decode_tokens_per_second = std::max(facts.decode_tokens_per_second, walk.facts.decode_tokens_per_second);
     }
-    measurement.arms.push_back(arm_walks.facts());
+    for (FidelityPass& pass : walk.passes) measurement.passes.push_back(std::move(pass));
   }
-  progress("scored", total, total);
   return measurement;
 }
 

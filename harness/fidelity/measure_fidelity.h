@@ -37,7 +37,8 @@ struct FidelitySettings {
   bool prefill = true;
   std::vector<std::int64_t> round_nodes = {1, 16};  // decode paths: nodes a round; empty: none
   bool ladder = false;                              // of the baseline, every path, its own head
-  int threads = 1;                                  // of the scoring
+  int threads = 1;                                  // of the scoring, in all
+  int jobs = 1;  // walks at a time, each with an engine of its own: speeds are then of engines side by side
 };
 
 // One walk of one arm over all windows, scored through one head.
@@ -57,7 +58,7 @@ struct FidelityArmFacts {
   std::uint64_t bytes_per_round = 0;     // of one token at half a window, by the arm's own inventory
   std::uint64_t resident_bytes = 0;      // weights, caches, states
   double prefill_tokens_per_second = 0;  // of these walks, whole machine as it was; 0: not walked
-  double decode_tokens_per_second = 0;   // token by token
+  double decode_tokens_per_second = 0;   // of the fastest decode walk
 };
 
 struct FidelityMeasurement {
@@ -77,6 +78,10 @@ void check_belongs(const engine::Reference& reference, const std::string& model,
 // Likewise of the texts in `texts`, tokenised by `model`'s tokenizer.
 void check_texts(const engine::Reference& reference, const std::filesystem::path& texts, const std::string& model,
                  const std::string& where);
+
+// Throws Error (invalid) when windows of the reference are in `texts`, from which a model or a quantiser learned
+// (forced/overlap.h); tokenised by `model`'s tokenizer.
+void check_learned(const engine::Reference& reference, const std::filesystem::path& texts, const std::string& model);
 
 // Throws what the backends throw, and Error (invalid) naming arm, window and position for logits that are none.
 [[nodiscard]] FidelityMeasurement measure_fidelity(const engine::Reference& reference, const FidelitySettings& settings,
