@@ -2,24 +2,41 @@
 
 #include "base/error.h"
 #include "engine/streamed/cpu_streamed.h"
+#ifdef TARE_WITH_CUDA
+#include "engine/streamed/cuda/cuda_streamed.h"
+#endif
 
 namespace tare::engine {
 namespace {
 
-void check_backend(const StreamedOptions& options) {
-  if (options.backend != "cpu") throw input_error("--backend", "must be cpu, is '" + options.backend + "'");
+bool is_cuda(const StreamedOptions& options) {
+  if (options.backend == "cpu") return false;
+  if (options.backend != "cuda") throw input_error("--backend", "must be cpu or cuda, is '" + options.backend + "'");
+#ifndef TARE_WITH_CUDA
+  throw Error(ErrorKind::kEnvironment, "this program was built without CUDA", "--backend",
+              "build the preset release where nvcc is on the PATH, or use --backend cpu");
+#endif
+  return true;
 }
 
 }  // namespace
 
 StreamedMemory plan_streamed(const Checkpoint& checkpoint, const StreamedShape& shape, const StreamedOptions& options) {
-  check_backend(options);
+#ifdef TARE_WITH_CUDA
+  if (is_cuda(options)) return plan_cuda_streamed(checkpoint, shape, options.device, options.activation_bytes);
+#else
+  (void)is_cuda(options);
+#endif
   return plan_cpu_streamed(checkpoint, shape, options.threads, options.activation_bytes);
 }
 
 std::unique_ptr<StreamedBackend> make_streamed(const Checkpoint& checkpoint, const StreamedShape& shape,
                                                const StreamedOptions& options) {
-  check_backend(options);
+#ifdef TARE_WITH_CUDA
+  if (is_cuda(options)) return make_cuda_streamed(checkpoint, shape, options.device, options.activation_bytes);
+#else
+  (void)is_cuda(options);
+#endif
   return make_cpu_streamed(checkpoint, shape, options.threads, options.activation_bytes);
 }
 

@@ -134,11 +134,8 @@ void CpuLayers::run(const StreamedLayerWeights& weights, std::int64_t windows, f
 void CpuLayers::run_gdn(const StreamedGdnWeights& weights, std::int64_t windows, float* x) {
   const std::int64_t positions = windows * window_tokens_;
   const std::int64_t channels = config_.conv_channels();
-  const std::int64_t key_channels = config_.linear_key_channels();
   const std::int64_t value_channels = config_.linear_value_channels();
   const std::int64_t heads = config_.linear_value_heads;
-  const std::int64_t key_dim = config_.linear_key_head_dim;
-  const std::int64_t value_dim = config_.linear_value_head_dim;
   const RowsIn hidden{hidden_.data(), config_.hidden_size};
   float* alphas = gates_.data();
   float* betas = gates_.data() + positions * heads;
@@ -146,32 +143,60 @@ void CpuLayers::run_gdn(const StreamedGdnWeights& weights, std::int64_t windows,
   multiply(pool_, hidden, positions, weights.z, {second_.data(), value_channels});
   multiply(pool_, hidden, positions, weights.a, {alphas, heads});
   multiply(pool_, hidden, positions, weights.b, {betas, heads});
-  const std::int64_t taps = config_.conv_kernel;
   for_rows(positions, [&](std::int64_t row) {
-    float* y = third_.data() + row * channels;
-    const std::int64_t position = row % window_tokens_;
-    std::fill(y, y + channels, 0.0F);
-    for (std::int64_t tap = std::max<std::int64_t>(0, taps - 1 - position); tap < taps; ++tap) {
-      const float* source = first_.data() + (row - (taps - 1 - tap)) * channels;
-      for (std::int64_t c = 0; c < channels; ++c)
-        y[c] += weights.convolution[static_cast<std::size_t>(c * taps + tap)] * source[c];
-    }
-    for (std::int64_t c = 0; c < channels; ++c) y[c] = silu(y[c]);
-    for (std::int64_t head = 0; head < 2 * config_.linear_key_heads; ++head) {  // queries, then keys
-      float* vector = y + head * key_dim;
-      const double scale = head < config_.linear_key_heads ? 1.0 / std::sqrt(static_cast<double>(key_dim)) : 1.0;
-      const double factor = scale / std::sqrt(sum_of_squares(vector, key_dim) + kL2NormEps);
-      for (std::int64_t i = 0; i < key_dim; ++i) vector[i] = product(vector[i], factor, 1.0F);
-    }
-    for (std::int64_t head = 0; head < heads; ++head) {
-      const auto at = static_cast<std::size_t>(head);
-      const double a = static_cast<double>(alphas[row * heads + head]) + static_cast<double>(weights.dt_bias[at]);
-      const double softplus = a > kSoftplusLinear ? a : std::log1p(std::exp(a));
-      alphas[row * heads + head] =
-          static_cast<float>(std::exp(-std::exp(static_cast<double>(weights.a_log[at])) * softplus));
-      betas[row * heads + head] = sigmoid(betas[row * heads + head]);
-    }
+    convolve(weights, row);
+    normalize_keys(row);
+    make_gates(weights, alphas + row * heads, betas + row * heads);
   });
+  recur(windows, alphas, betas);
+  for_rows(positions, [&](std::int64_t row) { gate_values(weights, row); });
+  multiply(pool_, {first_.data(), value_channels}, positions, weights.out, {x, config_.hidden_size},
+           ProductTarget::kAdd);
+}
+
+// From the projections in first_ to third_.
+void CpuLayers::convolve(const StreamedGdnWeights& weights, std::int64_t row) {
+  const std::int64_t channels = config_.conv_channels();
+  const std::int64_t taps = config_.conv_kernel;
+  float* y = third_.data() + row * channels;
+  const std::int64_t position = row % window_tokens_;
+  std::fill(y, y + channels, 0.0F);
+  for (std::int64_t tap = std::max<std::int64_t>(0, taps - 1 - position); tap < taps; ++tap) {
+    const float* source = first_.data() + (row - (taps - 1 - tap)) * channels;
+    for (std::int64_t c = 0; c < channels; ++c)
+      y[c] += weights.convolution[static_cast<std::size_t>(c * taps + tap)] * source[c];
+  }
+  for (std::int64_t c = 0; c < channels; ++c) y[c] = silu(y[c]);
+}
+
+// Queries, then keys, in third_.
+void CpuLayers::normalize_keys(std::int64_t row) {
+  const std::int64_t key_dim = config_.linear_key_head_dim;
+  for (std::int64_t head = 0; head < 2 * config_.linear_key_heads; ++head) {
+    float* vector = third_.data() + row * config_.conv_channels() + head * key_dim;
+    const double scale = head < config_.linear_key_heads ? 1.0 / std::sqrt(static_cast<double>(key_dim)) : 1.0;
+    const double factor = scale / std::sqrt(sum_of_squares(vector, key_dim) + kL2NormEps);
+    for (std::int64_t i = 0; i < key_dim; ++i) vector[i] = product(vector[i], factor, 1.0F);
+  }
+}
+
+void CpuLayers::make_gates(const StreamedGdnWeights& weights, float* alphas, float* betas) const {
+  for (std::int64_t head = 0; head < config_.linear_value_heads; ++head) {
+    const auto at = static_cast<std::size_t>(head);
+    const double a = static_cast<double>(alphas[head]) + static_cast<double>(weights.dt_bias[at]);
+    const double softplus = a > kSoftplusLinear ? a : std::log1p(std::exp(a));
+    alphas[head] = static_cast<float>(std::exp(-std::exp(static_cast<double>(weights.a_log[at])) * softplus));
+    betas[head] = sigmoid(betas[head]);
+  }
+}
+
+// From third_ to first_, whose projections are not needed any more.
+void CpuLayers::recur(std::int64_t windows, const float* alphas, const float* betas) {
+  const std::int64_t channels = config_.conv_channels();
+  const std::int64_t value_channels = config_.linear_value_channels();
+  const std::int64_t heads = config_.linear_value_heads;
+  const std::int64_t key_dim = config_.linear_key_head_dim;
+  const std::int64_t value_dim = config_.linear_value_head_dim;
   const std::int64_t group = heads / config_.linear_key_heads;
   pool_.parallel_for(static_cast<std::size_t>(windows * heads), 1, [&](int thread, std::size_t begin, std::size_t end) {
     for (std::size_t piece = begin; piece < end; ++piece) {
@@ -182,8 +207,8 @@ void CpuLayers::run_gdn(const StreamedGdnWeights& weights, std::int64_t windows,
                       .key_dim = key_dim,
                       .value_dim = value_dim,
                       .query = {y + head / group * key_dim, channels},
-                      .key = {y + key_channels + head / group * key_dim, channels},
-                      .value = {y + 2 * key_channels + head * value_dim, channels},
+                      .key = {y + config_.linear_key_channels() + head / group * key_dim, channels},
+                      .value = {y + 2 * config_.linear_key_channels() + head * value_dim, channels},
                       .alpha = alphas + row * heads + head,
                       .beta = betas + row * heads + head,
                       .gate_stride = heads,
@@ -191,17 +216,18 @@ void CpuLayers::run_gdn(const StreamedGdnWeights& weights, std::int64_t windows,
                      thread_space_[static_cast<std::size_t>(thread)]);
     }
   });
-  for_rows(positions, [&](std::int64_t row) {
-    for (std::int64_t head = 0; head < heads; ++head) {
-      float* o = first_.data() + row * value_channels + head * value_dim;
-      const float* z = second_.data() + row * value_channels + head * value_dim;
-      const double factor = rms_factor(o, value_dim, config_.rms_norm_eps);
-      for (std::int64_t i = 0; i < value_dim; ++i)
-        o[i] = product(o[i], factor, weights.norm[static_cast<std::size_t>(i)]) * silu(z[i]);
-    }
-  });
-  multiply(pool_, {first_.data(), value_channels}, positions, weights.out, {x, config_.hidden_size},
-           ProductTarget::kAdd);
+}
+
+void CpuLayers::gate_values(const StreamedGdnWeights& weights, std::int64_t row) {
+  const std::int64_t value_dim = config_.linear_value_head_dim;
+  for (std::int64_t head = 0; head < config_.linear_value_heads; ++head) {
+    const std::int64_t begin = row * config_.linear_value_channels() + head * value_dim;
+    float* o = first_.data() + begin;
+    const float* z = second_.data() + begin;
+    const double factor = rms_factor(o, value_dim, config_.rms_norm_eps);
+    for (std::int64_t i = 0; i < value_dim; ++i)
+      o[i] = product(o[i], factor, weights.norm[static_cast<std::size_t>(i)]) * silu(z[i]);
+  }
 }
 
 void CpuLayers::rotate(float* row, std::int64_t position) const {

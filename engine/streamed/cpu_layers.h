@@ -40,6 +40,11 @@ class CpuLayers {
   std::vector<std::vector<float>> thread_space_;  // scores of a block of queries, or a state
 
   void run_gdn(const StreamedGdnWeights& weights, std::int64_t windows, float* x);
+  void convolve(const StreamedGdnWeights& weights, std::int64_t row);
+  void normalize_keys(std::int64_t row);
+  void make_gates(const StreamedGdnWeights& weights, float* alphas, float* betas) const;
+  void recur(std::int64_t windows, const float* alphas, const float* betas);
+  void gate_values(const StreamedGdnWeights& weights, std::int64_t row);
   void run_attention(const StreamedAttentionWeights& weights, std::int64_t windows, float* x);
   void run_mlp(const StreamedLayerWeights& weights, std::int64_t positions, float* x);
   void rotate(float* row, std::int64_t position) const;

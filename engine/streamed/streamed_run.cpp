@@ -113,11 +113,11 @@ class Run {
         return summary_;
       }
     }
-    keeper_.wait();
     summary_.layer_seconds = seconds_since(begin_);
-    score();
-    summary_.layers_kept = kept_ + keeper_.kept();
+    score();  // while the last layer's activations are still on their way to the disk
     summary_.head_seconds = seconds_since(begin_) - summary_.layer_seconds;
+    keeper_.wait();
+    summary_.layers_kept = kept_ + keeper_.kept();
     write_reference(settings_.out, reference_);
     work_.remove();
     return summary_;

@@ -97,7 +97,7 @@ TEST_F(ReferenceCommand, RefusesWhatItCannotDo) {
     EXPECT_EQ(result.code, code) << result.err;
     EXPECT_THAT(result.err, HasSubstr(what));
   };
-  refused(command("out", 1, 8), {"--backend", "tpu"}, 2, "must be cpu");
+  refused(command("out", 1, 8), {"--backend", "tpu"}, 2, "must be cpu or cuda");
   refused(command("out", 1, 8), {"--threads", "0"}, 2, "must be at least 1");
   refused(command("out", -1, 8), {}, 2, "--windows");
   refused(command("out", 1, 1'000'000), {}, 2, "prose-01");

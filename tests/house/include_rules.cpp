@@ -101,9 +101,18 @@ std::vector<Room> rooms_of_tare() {
     below.push_back(folder);
   }
   std::erase(rooms[rooms.size() - 2].may_include, "engine/cuda/gdn");  // the two kinds of layer do not know each other
+  // The reference on a GPU shares the device, cuBLAS and the making of synthetic weights with the fast backend, and no
+  // kernel that computes.
+  std::vector<std::string> streamed = cuda_below;
+  for (const char* name : {"engine/cuda/device", "engine/cuda/product", "engine/cuda/weights", "engine/streamed"})
+    streamed.emplace_back(name);
+  rooms.push_back({"engine/streamed/cuda", streamed});
+  below.emplace_back("engine/streamed/cuda");
   for (Room& room : rooms) {
     if (room.folder == "engine/cuda") room.may_include = cuda;
-    if (room.folder == "engine/backends") room.may_include.emplace_back("engine/cuda/device");  // which GPU was found
+    if (room.folder != "engine/backends") continue;
+    room.may_include.emplace_back("engine/cuda/device");  // which GPU was found
+    room.may_include.emplace_back("engine/streamed/cuda");
   }
   const std::vector<std::string> engine = below;  // base and all of engine
   std::vector<std::string> engine_and_stats = engine;

@@ -14,6 +14,7 @@ constexpr int kSuccess = 0;            // CUBLAS_STATUS_SUCCESS
 constexpr int kNotTransposed = 0;      // CUBLAS_OP_N
 constexpr int kTransposed = 1;         // CUBLAS_OP_T
 constexpr int kComputeFP32 = 68;       // CUBLAS_COMPUTE_32F
+constexpr int kPedanticFP32 = 69;      // CUBLAS_COMPUTE_32F_PEDANTIC
 constexpr int kDefaultAlgorithm = -1;  // CUBLAS_GEMM_DEFAULT
 
 using Create = int (*)(void**);
@@ -96,6 +97,19 @@ void Cublas::multiply_bf16(int rows, int tokens, int columns, const std::uint16_
       functions_->gemm(handle_, kTransposed, kNotTransposed, rows, tokens, columns, &one, a, CUDA_R_16BF, a_stride, b,
                        CUDA_R_16BF, b_stride, &zero, c, CUDA_R_32F, c_stride, kComputeFP32, kDefaultAlgorithm),
       "cublasGemmEx");
+}
+
+void Cublas::multiply_fp32(const Fp32Product& product, std::byte* workspace, std::size_t workspace_bytes,
+                           cudaStream_t stream) const {
+  const float one = 1;
+  const float old_share = product.add ? 1 : 0;
+  functions_->check(functions_->set_stream(handle_, stream), "cublasSetStream");
+  functions_->check(functions_->set_workspace(handle_, workspace, workspace_bytes), "cublasSetWorkspace");
+  functions_->check(functions_->gemm(handle_, product.a_by_column ? kNotTransposed : kTransposed, kNotTransposed,
+                                     product.rows, product.tokens, product.columns, &one, product.a, CUDA_R_32F,
+                                     product.a_stride, product.b, CUDA_R_32F, product.b_stride, &old_share, product.c,
+                                     CUDA_R_32F, product.c_stride, kPedanticFP32, kDefaultAlgorithm),
+                    "cublasGemmEx");
 }
 
 }  // namespace tare::engine
