@@ -10,12 +10,12 @@
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "forced/fidelity_budget.h"
 #include "forced/fidelity_policy.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/model_arguments.h"
+#include "harness/fidelity/fidelity_files.h"
 #include "harness/fidelity/fidelity_report.h"
 #include "harness/fidelity/measure_fidelity.h"
 
@@ -173,9 +173,7 @@ int run_fidelity(const Arguments& arguments) {
   Json fidelity = fidelity_json(reference, measurement, conditions);
   const int code = arguments.policy.empty() ? 0 : judge(arguments, fidelity, arms);
   const std::filesystem::path out = arguments.out;
-  std::filesystem::create_directories(out);
-  write_file_atomically(out / "fidelity.md", fidelity_markdown(fidelity));
-  write_file_atomically(out / "fidelity.json", fidelity.dump(1) + "\n");
+  write_fidelity_files(fidelity, out);
   fmt::print("{}", arguments.json ? fidelity.dump(2) + "\n" : fidelity_text(fidelity));
   if (!arguments.json) fmt::print("{}\n", (out / "fidelity.md").string());
   return code;

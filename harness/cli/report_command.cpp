@@ -1,10 +1,29 @@
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/finish_report.h"
+#include "harness/fidelity/fidelity_files.h"
+#include "harness/fidelity/fidelity_report.h"
 
 namespace tare::harness {
+namespace {
+
+// A directory of tare fidelity: no ledger, one JSON file that holds all that was scored.
+bool holds_fidelity_alone(const std::filesystem::path& directory) {
+  return std::filesystem::exists(directory / "fidelity.json") && !std::filesystem::exists(directory / "ledger.sqlite");
+}
+
+int rewrite_fidelity(const std::filesystem::path& directory, bool json) {
+  const Json fidelity = rewrite_fidelity_files(directory);
+  fmt::print("{}", json ? fidelity.dump(2) + "\n" : fidelity_text(fidelity));
+  return 0;
+}
+
+}  // namespace
 
 void add_report_command(CLI::App& app, Chosen& chosen) {
   struct Arguments {
@@ -15,13 +34,17 @@ void add_report_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("report", "write report, tables, figures and verdict.json from a run directory");
-  command->add_option("directory", arguments->directory, "run directory (holds ledger.sqlite)")->required();
+  command->add_option("directory", arguments->directory, "run directory (holds ledger.sqlite), or one of tare fidelity")
+      ->required();
   command->add_option("--ceiling", arguments->ceiling,
                       "what tare ceiling --json printed on that machine: rates are held against its read rate");
   command->add_flag("--json", arguments->json, "print verdict.json");
   command->footer("Example: tare report runs/quickstart");
   command->callback([arguments, &chosen] {
-    chosen.action = [arguments] { return finish_report(arguments->directory, arguments->json, arguments->ceiling); };
+    chosen.action = [arguments] {
+      if (holds_fidelity_alone(arguments->directory)) return rewrite_fidelity(arguments->directory, arguments->json);
+      return finish_report(arguments->directory, arguments->json, arguments->ceiling);
+    };
   });
 }
 
