@@ -20,15 +20,8 @@ struct Word {
 };
 
 constexpr std::array<Word<BackendKind>, 2> kBackendKinds = {{{"cpu", BackendKind::kCpu}, {"cuda", BackendKind::kCuda}}};
-constexpr std::array<Word<WeightFormat>, 7> kWeightFormats = {{{"bf16", WeightFormat::kBF16},
-                                                               {"q8", WeightFormat::kQ8},
-                                                               {"q5", WeightFormat::kQ5},
-                                                               {"q4", WeightFormat::kQ4},
-                                                               {"q3", WeightFormat::kQ3},
-                                                               {"fp8", WeightFormat::kFP8},
-                                                               {"nvfp4", WeightFormat::kNVFP4}}};
-constexpr std::array<Word<ScaleFormat>, 2> kScaleFormats = {
-    {{"fp16", ScaleFormat::kFP16}, {"e4m3", ScaleFormat::kE4M3}}};
+constexpr const auto& kWeightFormats = kWeightFormatNames;
+constexpr const auto& kScaleFormats = kScaleFormatNames;
 constexpr std::array<Word<ActivationFormat>, 4> kActivationFormats = {{{"auto", ActivationFormat::kAuto},
                                                                        {"fp32", ActivationFormat::kFP32},
                                                                        {"bf16", ActivationFormat::kBF16},

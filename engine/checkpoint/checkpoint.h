@@ -68,6 +68,9 @@ struct Tensor {
 // Throws Error (input) for other dtypes, and for NaN or infinity, naming the tensor and the element.
 [[nodiscard]] std::vector<float> to_floats(const Tensor& tensor);
 
+struct StoredCodes;         // stored_codes.h
+struct StoredQuantisation;  // stored_codes.h
+
 // Named tensors, wherever they come from.
 class TensorSource {
  public:
@@ -78,6 +81,10 @@ class TensorSource {
   [[nodiscard]] virtual std::vector<std::string> names() const = 0;
   // The tensor's shape, where possible without making it. Errors as tensor's.
   [[nodiscard]] virtual std::vector<std::int64_t> shape(const std::string& name) const { return tensor(name).shape; }
+
+  // The tensor's weights as codes, where it is stored so; null: it is not. A tensor may be there as codes only, and
+  // tensor() then throws Error (input).
+  [[nodiscard]] virtual std::shared_ptr<const StoredCodes> codes(const std::string&) const { return nullptr; }
 
   // The tensor, checked against the shape the configuration demands. Throws Error (input): wrong shape, both named.
   [[nodiscard]] Tensor expect(const std::string& name, const std::vector<std::int64_t>& shape) const;
@@ -92,6 +99,8 @@ class Checkpoint : public TensorSource {
   // text of config.json, every safetensors header, and the data: all bytes below 1 GB, otherwise 64 evenly spaced
   // pieces of 1 MB a shard (so that 50 GB take seconds). Computed at every call.
   [[nodiscard]] virtual std::string digest() const = 0;
+  // How its weights were quantised before they were stored; null: they were not.
+  [[nodiscard]] virtual const StoredQuantisation* quantisation() const { return nullptr; }
   // Where its files lie; empty: it has none.
   [[nodiscard]] virtual std::filesystem::path directory() const { return {}; }
 };

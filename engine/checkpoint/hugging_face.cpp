@@ -40,6 +40,13 @@ std::optional<std::string> without_prefix(const std::string& name,
   return std::nullopt;
 }
 
+// "NAME.codes" as "NAME" and ".codes"; other names as they are.
+std::pair<std::string, std::string> split_part(const std::string& name) {
+  for (const char* suffix : {kCodesSuffix, kScalesSuffix, kTensorScaleSuffix})
+    if (name.ends_with(suffix)) return {name.substr(0, name.size() - std::string_view(suffix).size()), suffix};
+  return {name, ""};
+}
+
 bool is_redundant(const std::string& canonical) {
   return canonical.ends_with("rotary_emb.inv_freq");
 }
@@ -92,6 +99,25 @@ std::string data_digest(std::span<const std::byte> data, bool whole) {
   return digest(std::string_view(pieces));
 }
 
+// The codes of a planned matrix with its shape, which they are checked against.
+std::shared_ptr<const StoredCodes> checked_codes(const StoredCodes& stored, const PlannedTensor& planned,
+                                                 const std::filesystem::path& directory) {
+  if (planned.shape.size() != 2)
+    throw input_error(directory.string(), fmt::format("tensor '{}' is no matrix, and stored as codes", planned.name));
+  StoredCodes checked = stored;
+  checked.rows = planned.shape[0];
+  checked.columns = planned.shape[1];
+  const std::vector<std::int64_t> codes = {checked.rows,
+                                           packed_bytes(checked.columns, code_bits_of(checked.codec.format))};
+  const std::vector<std::int64_t> scales = {checked.rows, scales_a_row(checked.codec, checked.columns)};
+  for (const auto& [part, wanted] : {std::pair{&checked.codes, &codes}, std::pair{&checked.scales, &scales}})
+    if (part->shape != *wanted)
+      throw input_error(
+          fmt::format("{}: tensor '{}'", directory.string(), part->name),
+          fmt::format("has shape {}, config.json demands {}", shape_text(part->shape), shape_text(*wanted)));
+  return std::make_shared<const StoredCodes>(std::move(checked));
+}
+
 // File names of the shards, from the index; the map tensor -> file is checked against them.
 std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
   const std::string where = path.string();
@@ -115,8 +141,13 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
 
 HuggingFaceCheckpoint::HuggingFaceCheckpoint(const std::filesystem::path& directory)
     : directory_(directory), config_(read_model_config(directory)) {
+  const std::filesystem::path file = directory / "config.json";
+  const Json config = read_json_file(file);
+  if (config.contains("quantization_config"))
+    quantisation_ = read_quantisation(config["quantization_config"], file.string() + ": quantization_config");
   open_shards();
   name_tensors();
+  read_codes();
   split_fused();
   check_plan();
 }
@@ -179,9 +210,10 @@ void HuggingFaceCheckpoint::name_tensors() {
     if (const auto mtp = without_prefix(name, kMtpPrefixes)) {
       if (config_.mtp_layers == 0) continue;
       canonical = "mtp." + *mtp;
-    } else if (std::find(kHeadNames.begin(), kHeadNames.end(), name) != kHeadNames.end()) {
+    } else if (const auto [whole, part] = split_part(name);
+               std::find(kHeadNames.begin(), kHeadNames.end(), whole) != kHeadNames.end()) {
       if (config_.tie_word_embeddings) continue;
-      canonical = "lm_head.weight";
+      canonical = "lm_head.weight" + part;
     } else if (name.starts_with(*body)) {
       canonical = name.substr(body->size());
     } else {
@@ -194,6 +226,38 @@ void HuggingFaceCheckpoint::name_tensors() {
   const bool any_mtp =
       std::any_of(sources_.begin(), sources_.end(), [](const auto& named) { return named.first.starts_with("mtp."); });
   if (!any_mtp) config_.mtp_layers = 0;
+}
+
+// Takes the parts of tensors that are stored as codes out of sources_.
+void HuggingFaceCheckpoint::read_codes() {
+  if (!quantisation_) return;
+  for (const auto& [name, codec] : quantisation_->codecs) {
+    const auto part = [&](const std::string& suffix, Dtype dtype) {
+      const auto found = sources_.find(name + suffix);
+      if (found == sources_.end())
+        throw input_error(directory_.string(), fmt::format("tensor '{}{}' is missing", name, suffix),
+                          "config.json says that this tensor is stored as codes");
+      Tensor tensor = shards_[found->second.shard].tensor(found->second.name);
+      if (tensor.dtype != dtype)
+        throw input_error(place(found->second),
+                          fmt::format("is {}, must be {}", dtype_name(tensor.dtype), dtype_name(dtype)));
+      sources_.erase(found);
+      return tensor;
+    };
+    StoredCodes stored;
+    stored.codec = codec;
+    stored.codes = part(kCodesSuffix, Dtype::kU8);
+    const bool bytes = has_tensor_scale(codec);
+    stored.scales = part(kScalesSuffix, bytes ? Dtype::kF8E4M3 : Dtype::kF16);
+    if (bytes) {
+      const Tensor scale = part(kTensorScaleSuffix, Dtype::kF32);
+      const std::vector<float> value = to_floats(scale);
+      if (value.size() != 1 || !(value[0] > 0))
+        throw input_error(directory_.string() + ": " + scale.name, "must be one positive number");
+      stored.tensor_scale = value[0];
+    }
+    codes_.emplace(name, std::make_shared<const StoredCodes>(std::move(stored)));
+  }
 }
 
 void HuggingFaceCheckpoint::split_fused() {
@@ -247,6 +311,14 @@ void HuggingFaceCheckpoint::check_dtype(const Source& source) const {
 void HuggingFaceCheckpoint::check_plan() {
   for (const PlannedTensor& planned : plan_tensors(config_)) {
     const auto found = sources_.find(planned.name);
+    const auto coded = codes_.find(planned.name);
+    if (coded != codes_.end()) {
+      coded->second = checked_codes(*coded->second, planned, directory_);
+      if (found == sources_.end()) {
+        names_.push_back(planned.name);
+        continue;
+      }
+    }
     if (found == sources_.end())
       throw input_error(directory_.string(),
                         fmt::format("tensor '{}' {} is missing", planned.name, shape_text(planned.shape)),
@@ -255,12 +327,26 @@ void HuggingFaceCheckpoint::check_plan() {
     check_dtype(found->second);
     names_.push_back(planned.name);
   }
-  if (names_.size() == sources_.size()) return;
+  for (const auto& [name, stored] : codes_)
+    if (stored->rows == 0)
+      throw input_error(directory_.string() + ": quantization_config.tensors",
+                        fmt::format("'{}' is not a tensor of the model that config.json describes", name));
   const std::set<std::string> known(names_.begin(), names_.end());
   for (const auto& [name, source] : sources_)
     if (!known.contains(name))
       throw input_error(place(source), "is not a tensor of the model that config.json describes",
                         "does config.json belong to these weights?");
+}
+
+std::vector<std::int64_t> HuggingFaceCheckpoint::shape(const std::string& name) const {
+  const auto coded = codes_.find(name);
+  if (coded != codes_.end()) return {coded->second->rows, coded->second->columns};
+  return tensor(name).shape;
+}
+
+std::shared_ptr<const StoredCodes> HuggingFaceCheckpoint::codes(const std::string& name) const {
+  const auto found = codes_.find(name);
+  return found == codes_.end() ? nullptr : found->second;
 }
 
 std::string HuggingFaceCheckpoint::place(const Source& source) const {
@@ -280,6 +366,10 @@ std::string HuggingFaceCheckpoint::digest() const {
 
 Tensor HuggingFaceCheckpoint::tensor(const std::string& name) const {
   const auto found = sources_.find(name);
+  if (found == sources_.end() && codes_.contains(name))
+    throw input_error(directory_.string(),
+                      fmt::format("tensor '{}' is stored as codes; its own numbers are not here", name),
+                      "give the checkpoint that it was quantised from");
   if (found == sources_.end()) throw input_error(directory_.string(), fmt::format("has no tensor '{}'", name));
   const Source& source = found->second;
   Tensor tensor = shards_[source.shard].tensor(source.name);

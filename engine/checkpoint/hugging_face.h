@@ -4,11 +4,14 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/safetensors.h"
+#include "engine/checkpoint/stored_codes.h"
 
 namespace tare::engine {
 
@@ -18,6 +21,8 @@ namespace tare::engine {
 // model other than the one computed); a second head beside tied embeddings and rotary_emb.inv_freq are known to be
 // redundant. A file without any MTP tensor is a model without an MTP head, whatever config.json says (text-only exports
 // drop it). Files: model.safetensors if there, else the shards of model.safetensors.index.json, else all *.safetensors.
+// A checkpoint of tare quantize has quantization_config in its config.json; its quantised tensors are there as codes (a
+// tied embedding as codes and as it was).
 class HuggingFaceCheckpoint final : public Checkpoint {
  public:
   // Throws Error (input) naming file, field or tensor.
@@ -26,9 +31,16 @@ class HuggingFaceCheckpoint final : public Checkpoint {
   [[nodiscard]] const ModelConfig& config() const override { return config_; }
   [[nodiscard]] std::string digest() const override;
   [[nodiscard]] std::filesystem::path directory() const override { return directory_; }
-  [[nodiscard]] bool has(const std::string& name) const override { return sources_.contains(name); }
+  [[nodiscard]] bool has(const std::string& name) const override {
+    return sources_.contains(name) || codes_.contains(name);
+  }
   [[nodiscard]] Tensor tensor(const std::string& name) const override;
   [[nodiscard]] std::vector<std::string> names() const override { return names_; }
+  [[nodiscard]] std::vector<std::int64_t> shape(const std::string& name) const override;
+  [[nodiscard]] std::shared_ptr<const StoredCodes> codes(const std::string& name) const override;
+  [[nodiscard]] const StoredQuantisation* quantisation() const override {
+    return quantisation_ ? &*quantisation_ : nullptr;
+  }
 
  private:
   // Where a canonical tensor comes from: a tensor of a shard, or rows of a fused one.
@@ -43,10 +55,13 @@ class HuggingFaceCheckpoint final : public Checkpoint {
   ModelConfig config_;
   std::vector<SafetensorsFile> shards_;
   std::map<std::string, Source> sources_;
+  std::optional<StoredQuantisation> quantisation_;
+  std::map<std::string, std::shared_ptr<const StoredCodes>> codes_;
   std::vector<std::string> names_;
 
   void open_shards();
   void name_tensors();
+  void read_codes();
   void split_fused();
   void check_plan();
   void check_shape(const Source& source, const std::vector<std::int64_t>& wanted) const;

@@ -87,8 +87,13 @@ void check_refused(JsonReader& top, JsonReader& text) {
     if (!listed(gate, {"swish", "silu"}))
       throw text.error("output_gate_type", fmt::format("'{}' is not supported, only swish", gate));
   }
+  // Ours is read with the tensors (stored_codes.h).
+  const auto is_ours = [](const Json& json) {
+    return json.is_object() && json.value("quant_method", Json()) == "tare";
+  };
   for (JsonReader* reader : {&top, &text})
-    if (reader->has("quantization_config"))
+    if (reader->has("quantization_config") &&
+        !(&reader->json() == &top.json() && is_ours(reader->any("quantization_config"))))
       throw reader->error("quantization_config", "quantised checkpoints of other programs are not read",
                           "use the BF16 release and quantise with tare");
 }

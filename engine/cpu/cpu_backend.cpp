@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "engine/backend/argmax.h"
 #include "engine/backend/sequence_checks.h"
+#include "engine/backend/tensor_class.h"
 #include "engine/cpu/drafter.h"
 #include "engine/cpu/forward_pass.h"
 #include "engine/cpu/inventory.h"
@@ -85,7 +86,7 @@ class CpuBackend final : public Backend {
  public:
   CpuBackend(const Checkpoint& checkpoint, const EngineOptions& options)
       : config_(checkpoint.config()),
-        options_(settled(options, config_)),
+        options_(settled(with_stored_weights(options, checkpoint), config_)),
         capacity_(cache_capacity(config_, options_)),
         kernels_(select_kernels(options_.cpu.instruction_set)),
         pool_(options_.cpu.threads > 0 ? static_cast<int>(options_.cpu.threads) : usable_threads()),

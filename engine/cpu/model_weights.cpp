@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "engine/backend/tensor_class.h"
 #include "engine/cpu/kernels.h"
 #include "engine/formats/float_formats.h"
 
@@ -29,23 +30,19 @@ class Loader {
     weights.embedding = embedding();
     for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer)
       weights.layers.push_back(
-          load_layer(fmt::format("layers.{}.", layer), config_.layers[static_cast<std::size_t>(layer)],
-                     options_.codec_of(TensorClass::kAttention, layer), options_.codec_of(TensorClass::kGdn, layer),
-                     options_.codec_of(TensorClass::kMlp, layer)));
+          load_layer(fmt::format("layers.{}.", layer), config_.layers[static_cast<std::size_t>(layer)]));
     weights.final_norm = zero_centred_gain("norm.weight", config_.hidden_size);
-    weights.head =
-        projection(config_.tie_word_embeddings ? "embed_tokens.weight" : "lm_head.weight", config_.vocab_size,
-                   config_.hidden_size, options_.codec_of(TensorClass::kHead, config_.layer_count()));
+    weights.head = projection(config_.tie_word_embeddings ? "embed_tokens.weight" : "lm_head.weight",
+                              config_.vocab_size, config_.hidden_size);
     return weights;
   }
 
   MtpWeights load_mtp() {
-    const WeightCodec codec = options_.codec_of(TensorClass::kMtp, 0);
     MtpWeights weights;
     weights.embedding_norm = zero_centred_gain("mtp.pre_fc_norm_embedding.weight", config_.hidden_size);
     weights.hidden_norm = zero_centred_gain("mtp.pre_fc_norm_hidden.weight", config_.hidden_size);
-    weights.fc = projection("mtp.fc.weight", config_.hidden_size, 2 * config_.hidden_size, codec);
-    weights.body.layers.push_back(load_layer("mtp.layers.0.", LayerKind::kFullAttention, codec, codec, codec));
+    weights.fc = projection("mtp.fc.weight", config_.hidden_size, 2 * config_.hidden_size);
+    weights.body.layers.push_back(load_layer("mtp.layers.0.", LayerKind::kFullAttention));
     weights.body.final_norm = zero_centred_gain("mtp.norm.weight", config_.hidden_size);
     return weights;
   }
@@ -65,8 +62,8 @@ class Loader {
     return load_gain(checkpoint_, name, size, 1.0F);
   }
 
-  Projection projection(const std::string& name, std::int64_t rows, std::int64_t columns, WeightCodec codec) const {
-    return load_projection(checkpoint_, name, rows, columns, codec, pool_);
+  Projection projection(const std::string& name, std::int64_t rows, std::int64_t columns) const {
+    return load_projection(checkpoint_, name, rows, columns, codec_of_tensor(options_, config_, name), pool_);
   }
 
   AlignedBuffer<std::uint16_t> embedding() const {
@@ -82,18 +79,18 @@ class Loader {
     return rows;
   }
 
-  GdnWeights load_gdn(const std::string& prefix, WeightCodec codec) const {
+  GdnWeights load_gdn(const std::string& prefix) const {
     const std::int64_t hidden = config_.hidden_size;
     const std::int64_t heads = config_.linear_value_heads;
     const std::int64_t channels = config_.conv_channels();
     GdnWeights weights;
-    weights.qkv = projection(prefix + "in_proj_qkv.weight", channels, hidden, codec);
-    weights.z = projection(prefix + "in_proj_z.weight", config_.linear_value_channels(), hidden, codec);
+    weights.qkv = projection(prefix + "in_proj_qkv.weight", channels, hidden);
+    weights.z = projection(prefix + "in_proj_z.weight", config_.linear_value_channels(), hidden);
     const std::vector<Tensor> stacked = {checkpoint_.expect(prefix + "in_proj_b.weight", {heads, hidden}),
                                          checkpoint_.expect(prefix + "in_proj_a.weight", {heads, hidden})};
-    weights.beta_and_decay = {pack_matrix(stacked, WeightFormat::kBF16, pool_),
+    weights.beta_and_decay = {pack_matrix(stacked, codec_of_tensor(options_, config_, stacked[0].name), pool_),
                               {prefix + "in_proj_b.weight", prefix + "in_proj_a.weight"}};
-    weights.out = projection(prefix + "out_proj.weight", hidden, config_.linear_value_channels(), codec);
+    weights.out = projection(prefix + "out_proj.weight", hidden, config_.linear_value_channels());
 
     const std::vector<float> taps =
         to_floats(checkpoint_.expect(prefix + "conv1d.weight", {channels, 1, config_.conv_kernel}));
@@ -113,32 +110,31 @@ class Loader {
     return weights;
   }
 
-  AttentionWeights load_attention(const std::string& prefix, WeightCodec codec) const {
+  AttentionWeights load_attention(const std::string& prefix) const {
     const std::int64_t hidden = config_.hidden_size;
     AttentionWeights weights;
-    weights.q = projection(prefix + "q_proj.weight", 2 * config_.query_channels(), hidden, codec);
-    weights.k = projection(prefix + "k_proj.weight", config_.key_value_channels(), hidden, codec);
-    weights.v = projection(prefix + "v_proj.weight", config_.key_value_channels(), hidden, codec);
-    weights.out = projection(prefix + "o_proj.weight", hidden, config_.query_channels(), codec);
+    weights.q = projection(prefix + "q_proj.weight", 2 * config_.query_channels(), hidden);
+    weights.k = projection(prefix + "k_proj.weight", config_.key_value_channels(), hidden);
+    weights.v = projection(prefix + "v_proj.weight", config_.key_value_channels(), hidden);
+    weights.out = projection(prefix + "o_proj.weight", hidden, config_.query_channels());
     weights.q_norm = zero_centred_gain(prefix + "q_norm.weight", config_.head_dim);
     weights.k_norm = zero_centred_gain(prefix + "k_norm.weight", config_.head_dim);
     return weights;
   }
 
-  LayerWeights load_layer(const std::string& prefix, LayerKind kind, WeightCodec attention_codec, WeightCodec gdn_codec,
-                          WeightCodec codec) const {
+  LayerWeights load_layer(const std::string& prefix, LayerKind kind) const {
     const std::int64_t hidden = config_.hidden_size;
     LayerWeights weights;
     weights.input_norm = zero_centred_gain(prefix + "input_layernorm.weight", hidden);
     weights.post_norm = zero_centred_gain(prefix + "post_attention_layernorm.weight", hidden);
     if (kind == LayerKind::kLinearAttention) {
-      weights.gdn = load_gdn(prefix + "linear_attn.", gdn_codec);
+      weights.gdn = load_gdn(prefix + "linear_attn.");
     } else {
-      weights.attention = load_attention(prefix + "self_attn.", attention_codec);
+      weights.attention = load_attention(prefix + "self_attn.");
     }
-    weights.gate = projection(prefix + "mlp.gate_proj.weight", config_.intermediate_size, hidden, codec);
-    weights.up = projection(prefix + "mlp.up_proj.weight", config_.intermediate_size, hidden, codec);
-    weights.down = projection(prefix + "mlp.down_proj.weight", hidden, config_.intermediate_size, codec);
+    weights.gate = projection(prefix + "mlp.gate_proj.weight", config_.intermediate_size, hidden);
+    weights.up = projection(prefix + "mlp.up_proj.weight", config_.intermediate_size, hidden);
+    weights.down = projection(prefix + "mlp.down_proj.weight", hidden, config_.intermediate_size);
     return weights;
   }
 };
@@ -155,6 +151,11 @@ MtpWeights load_mtp_weights(const Checkpoint& checkpoint, const EngineOptions& o
 
 Projection load_projection(const TensorSource& source, const std::string& name, std::int64_t rows, std::int64_t columns,
                            WeightCodec codec, ThreadPool& pool) {
+  const std::shared_ptr<const StoredCodes> stored = source.codes(name);
+  if (stored && stored->codec == normalized(codec)) {
+    source.expect_shape(name, {rows, columns});
+    return {unpack_codes(*stored, pool), {name}};
+  }
   const Tensor tensor = source.expect(name, {rows, columns});
   return {pack_matrix(std::span(&tensor, 1), codec, pool), {name}};
 }

@@ -252,4 +252,15 @@ PackedMatrix pack_matrix(std::span<const Tensor> tensors, WeightCodec codec, Thr
   return matrix;
 }
 
+PackedMatrix unpack_codes(const StoredCodes& stored, ThreadPool& pool) {
+  PackedMatrix matrix(stored.codec, stored.rows, stored.columns);
+  if (has_tensor_scale(stored.codec)) matrix.set_tensor_scale(0, stored.rows, stored.tensor_scale);
+  pool.parallel_for(static_cast<std::size_t>(stored.rows), 1, [&](int, std::size_t begin, std::size_t end) {
+    for (auto row = static_cast<std::int64_t>(begin); row < static_cast<std::int64_t>(end); ++row)
+      for (std::int64_t group = 0; group < matrix.groups(); ++group)
+        matrix.put_group(row, group, stored.group(row, group));
+  });
+  return matrix;
+}
+
 }  // namespace tare::engine

@@ -19,6 +19,7 @@
 #include "base/thread_pool.h"
 #include "engine/backend/options.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/stored_codes.h"
 #include "engine/cpu/aligned_buffer.h"
 #include "engine/formats/weight_codes.h"
 
@@ -86,6 +87,8 @@ class PackedMatrix {
 // under kBF16; wider ones are rounded to nearest even. Throws Error (input) naming the tensor: NaN, infinity, a scale
 // that overflows.
 [[nodiscard]] PackedMatrix pack_matrix(std::span<const Tensor> tensors, WeightCodec codec, ThreadPool& pool);
+// The matrix that a checkpoint stores as codes: the bits that pack_matrix makes of the tensor they were made from.
+[[nodiscard]] PackedMatrix unpack_codes(const StoredCodes& stored, ThreadPool& pool);
 // The largest magnitude of a tensor, on all threads. Throws Error (input) naming it: NaN, infinity.
 [[nodiscard]] float tensor_absmax(const Tensor& tensor, ThreadPool& pool);
 

@@ -574,6 +574,9 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cuda_backend(const Checkpoint& checkpoint, const EngineOptions& options) {
+  if (checkpoint.quantisation() != nullptr)
+    throw input_error("model", "backend cuda quantises at load, and this checkpoint is stored as codes",
+                      "give the checkpoint that it was quantised from, or use --set backend=cpu");
   check_shape(checkpoint.config());
   CudaScreenedHead::check(checkpoint.config(), options);
   const std::unique_ptr<BlockDrafterCheckpoint> drafter = open_drafter(checkpoint, options);

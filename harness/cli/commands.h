@@ -23,6 +23,7 @@ void add_ceiling_command(CLI::App& app, Chosen& chosen);
 void add_doctor_command(CLI::App& app, Chosen& chosen);
 void add_profile_command(CLI::App& app, Chosen& chosen);
 void add_nsys_command(CLI::App& app, Chosen& chosen);
+void add_quantize_command(CLI::App& app, Chosen& chosen);
 void add_rollouts_command(CLI::App& app, Chosen& chosen);
 void add_trees_command(CLI::App& app, Chosen& chosen);
 void add_worker_command(CLI::App& app, Chosen& chosen);

@@ -92,6 +92,7 @@ int run_program(int argc, char** argv) {
   tare::harness::add_doctor_command(app, chosen);
   tare::harness::add_profile_command(app, chosen);
   tare::harness::add_nsys_command(app, chosen);
+  tare::harness::add_quantize_command(app, chosen);
   tare::harness::add_rollouts_command(app, chosen);
   tare::harness::add_trees_command(app, chosen);
   tare::harness::add_fidelity_command(app, chosen);

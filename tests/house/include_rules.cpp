@@ -80,8 +80,8 @@ std::vector<Room> rooms_of_tare() {
   std::vector<Room> rooms = {{base, {}}, {"stats", {base}}};
   // Inside engine: each may include those before it.
   std::vector<std::string> below = {base};
-  for (const char* name : {"formats", "checkpoint", "tokenizer", "backend", "speculate", "cpu", "cuda", "streamed",
-                           "backends", "decode"}) {
+  for (const char* name : {"formats", "checkpoint", "tokenizer", "backend", "speculate", "quantize", "cpu", "cuda",
+                           "streamed", "backends", "decode"}) {
     const std::string folder = std::string("engine/") + name;
     rooms.push_back({folder, below});
     if (folder == "engine/cuda" || folder == "engine/streamed") {  // backends do not know each other
