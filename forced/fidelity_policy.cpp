@@ -103,6 +103,8 @@ std::vector<FidelityVerdict> judge_fidelity(const Json& fidelity, const Fidelity
   JsonReader reader(fidelity, where);
   (void)reader.integer("version", kFidelityVersion, kFidelityVersion);
   (void)reader.array("rows");
+  if (reader.has("complete") && !reader.boolean("complete"))
+    throw input_error(where, "is of a run that was stopped", "run tare fidelity to its end");
   const std::string baseline = reader.text("baseline");
   std::vector<std::string> arms = policy.arms;
   if (arms.empty())

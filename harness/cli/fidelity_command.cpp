@@ -15,6 +15,7 @@
 #include "forced/fidelity_policy.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/model_arguments.h"
+#include "harness/fidelity/decision_states.h"
 #include "harness/fidelity/fidelity_files.h"
 #include "harness/fidelity/fidelity_report.h"
 #include "harness/fidelity/measure_fidelity.h"
@@ -34,6 +35,7 @@ struct Arguments {
   std::int64_t windows = 0;
   std::int64_t first_position = 0;
   bool ladder = false;
+  bool decisions = false;
   int jobs = 1;
   std::string calibration;
   std::string policy;
@@ -161,18 +163,27 @@ int run_fidelity(const Arguments& arguments) {
   settings.jobs = arguments.jobs;
   settings.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   ProgressLine progress;
-  const FidelityMeasurement measurement = measure_fidelity(
-      reference, settings,
-      [&](const std::string& what, std::int64_t done, std::int64_t total) { progress.show(what, done, total); });
-
+  const FidelityProgress show = [&](const std::string& what, std::int64_t done, std::int64_t total) {
+    progress.show(what, done, total);
+  };
   FidelityConditions conditions;
   conditions.model = arguments.model.model;
   conditions.reference_file = arguments.reference;
   conditions.reference_digest = digest_file(arguments.reference);
   conditions.summary.first_position = arguments.first_position;
-  Json fidelity = fidelity_json(reference, measurement, conditions);
-  const int code = arguments.policy.empty() ? 0 : judge(arguments, fidelity, arms);
   const std::filesystem::path out = arguments.out;
+  Json fidelity = begin_fidelity(reference, arms.front().name, conditions);
+  (void)measure_fidelity(reference, settings, show, [&](const FidelityMeasurement& so_far) {
+    add_arm(fidelity, reference, so_far, conditions);
+    write_fidelity_files(fidelity, out);
+  });
+  fidelity["complete"] = true;
+  if (arguments.decisions) {
+    Json decisions = Json::array();
+    for (const ArmDecisions& arm : compare_arms(reference, settings, show)) decisions.push_back(to_json(arm));
+    fidelity["decisions"] = std::move(decisions);
+  }
+  const int code = arguments.policy.empty() ? 0 : judge(arguments, fidelity, arms);
   write_fidelity_files(fidelity, out);
   fmt::print("{}", arguments.json ? fidelity.dump(2) + "\n" : fidelity_text(fidelity));
   if (!arguments.json) fmt::print("{}\n", (out / "fidelity.md").string());
@@ -203,6 +214,8 @@ void add_fidelity_command(CLI::App& app, Chosen& chosen) {
   command->add_option("--first-position", arguments->first_position, "positions before it are not scored")
       ->capture_default_str();
   command->add_flag("--ladder", arguments->ladder, "also the baseline with logits rounded to 2^-20 .. 2^-5");
+  command->add_flag("--decisions", arguments->decisions,
+                    "also 64 states without a text to follow, cold and continued: do the arms choose alike?");
   command->add_option("--jobs", arguments->jobs, "arms and paths walked at a time; use with --set cpu.threads=1")
       ->capture_default_str();
   command->add_option("--calibration", arguments->calibration,

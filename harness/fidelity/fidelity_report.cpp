@@ -132,6 +132,24 @@ std::string ladder_table(const Json& fidelity) {
   return text;
 }
 
+std::string decisions_table(const Json& fidelity) {
+  std::string text =
+      "| arm | compared | same choice, of states [Wilson] | choice among five best | ten best shared | error of common "
+      "ln p | same choice at a high margin | same bits |\n|---|---|---|---|---|---|---|---|\n";
+  for (const Json& arm : fidelity["decisions"])
+    for (const char* way : {"cold", "continued", "ways", "restarted"}) {
+      const Json& agreement = arm[way];
+      text += fmt::format(
+          "| {} | {} | {} of {} [{}, {}] | {} | {} | {} | {} of {} | {} |\n", arm["arm"].get<std::string>(), way,
+          agreement["matches"].get<std::int64_t>(), agreement["states"].get<std::int64_t>(),
+          number(agreement["match_interval"][0], 3), number(agreement["match_interval"][1], 3),
+          agreement["winners_near"].get<std::int64_t>(), number(agreement["mean_overlap"], 3),
+          number(agreement["mean_log_probability_error"], 5), agreement["high_margin_matches"].get<std::int64_t>(),
+          agreement["high_margin_states"].get<std::int64_t>(), agreement["identical"].get<std::int64_t>());
+    }
+  return text;
+}
+
 std::string verdicts_table(const Json& fidelity) {
   std::string text =
       "| arm | kind | metric | loss [one-sided bounds] | margin | spent before | verdict "
@@ -180,48 +198,65 @@ std::string arms_table(const Json& fidelity) {
 
 }  // namespace
 
-Json fidelity_json(const engine::Reference& reference, const FidelityMeasurement& measurement,
-                   const FidelityConditions& conditions) {
-  Json json = {{"version", kFidelityVersion},
-               {"model", conditions.model},
-               {"reference",
-                {{"file", conditions.reference_file},
-                 {"digest", conditions.reference_digest},
-                 {"checkpoint", reference.digests.checkpoint},
-                 {"tokenizer", reference.digests.tokenizer},
-                 {"texts", reference.digests.texts},
-                 {"tokens", reference.digests.tokens},
-                 {"compute", reference.compute}}},
-               {"windows", reference.window_count()},
-               {"window_tokens", reference.window_tokens},
-               {"first_position", conditions.summary.first_position},
-               {"level", conditions.summary.level},
-               {"seed", conditions.summary.seed},
-               {"baseline", measurement.arms.front().name},
-               {"arms", Json::array()},
-               {"rows", Json::array()}};
-  for (const FidelityArmFacts& arm : measurement.arms)
-    json["arms"].push_back({{"name", arm.name},
-                            {"options", arm.options},
-                            {"description", arm.description},
-                            {"bytes_per_round", arm.bytes_per_round},
-                            {"resident_bytes", arm.resident_bytes},
-                            {"prefill_tokens_per_second", arm.prefill_tokens_per_second},
-                            {"decode_tokens_per_second", arm.decode_tokens_per_second}});
-  Json ladder = Json::array();
+Json begin_fidelity(const engine::Reference& reference, const std::string& baseline,
+                    const FidelityConditions& conditions) {
+  return {{"version", kFidelityVersion},
+          {"complete", false},
+          {"model", conditions.model},
+          {"reference",
+           {{"file", conditions.reference_file},
+            {"digest", conditions.reference_digest},
+            {"checkpoint", reference.digests.checkpoint},
+            {"tokenizer", reference.digests.tokenizer},
+            {"texts", reference.digests.texts},
+            {"tokens", reference.digests.tokens},
+            {"compute", reference.compute}}},
+          {"windows", reference.window_count()},
+          {"window_tokens", reference.window_tokens},
+          {"first_position", conditions.summary.first_position},
+          {"level", conditions.summary.level},
+          {"seed", conditions.summary.seed},
+          {"baseline", baseline},
+          {"arms", Json::array()},
+          {"rows", Json::array()}};
+}
+
+void add_arm(Json& fidelity, const engine::Reference& reference, const FidelityMeasurement& measurement,
+             const FidelityConditions& conditions) {
+  const FidelityArmFacts& arm = measurement.arms.back();
+  fidelity["arms"].push_back({{"name", arm.name},
+                              {"options", arm.options},
+                              {"description", arm.description},
+                              {"bytes_per_round", arm.bytes_per_round},
+                              {"resident_bytes", arm.resident_bytes},
+                              {"prefill_tokens_per_second", arm.prefill_tokens_per_second},
+                              {"decode_tokens_per_second", arm.decode_tokens_per_second}});
   const std::vector<std::string> kinds = forced::summary_kinds(reference);
   for (const FidelityPass& pass : measurement.passes) {
+    if (pass.arm != arm.name) continue;
     for (const std::string& kind : kinds) {
       if (pass.rung == 0) {
-        json["rows"].push_back(pass_json(reference, measurement, pass, kind, conditions.summary));
+        fidelity["rows"].push_back(pass_json(reference, measurement, pass, kind, conditions.summary));
       } else if (kind == kinds.front()) {
-        ladder.push_back(pass_json(reference, measurement, pass, kind, conditions.summary));
-        ladder.back()["turned"] = turned(pass, *baseline_pass(measurement, pass));
+        Json rung = pass_json(reference, measurement, pass, kind, conditions.summary);
+        rung["turned"] = turned(pass, *baseline_pass(measurement, pass));
+        fidelity["ladder"].push_back(std::move(rung));
       }
     }
   }
-  if (!ladder.empty()) json["ladder"] = std::move(ladder);
-  return json;
+}
+
+Json fidelity_json(const engine::Reference& reference, const FidelityMeasurement& measurement,
+                   const FidelityConditions& conditions) {
+  Json fidelity = begin_fidelity(reference, measurement.arms.front().name, conditions);
+  FidelityMeasurement so_far;
+  so_far.passes = measurement.passes;
+  for (const FidelityArmFacts& arm : measurement.arms) {
+    so_far.arms.push_back(arm);
+    add_arm(fidelity, reference, so_far, conditions);
+  }
+  fidelity["complete"] = true;
+  return fidelity;
 }
 
 void add_verdicts(Json& fidelity, const std::vector<forced::FidelityVerdict>& verdicts,
@@ -244,6 +279,7 @@ std::string fidelity_markdown(const Json& fidelity) {
       fidelity["windows"].get<std::int64_t>(), fidelity["window_tokens"].get<std::int64_t>(),
       fidelity["reference"]["digest"].get<std::string>(), fidelity["first_position"].get<std::int64_t>(),
       shortest(level));
+  if (!fidelity.value("complete", true)) text += "**The run goes on or was stopped: arms are missing.**\n\n";
   text +=
       "## Arms\nBytes: of one token at half a window, by the arm's own inventory. Speeds: of these walks, on the "
       "machine as "
@@ -264,6 +300,12 @@ std::string fidelity_markdown(const Json& fidelity) {
         "that; "
         "differences are to the baseline unrounded.\n\n" +
         ladder_table(fidelity);
+  if (fidelity.contains("decisions"))
+    text +=
+        "\n## Decisions\nAt states with no text to follow, against the baseline: cold (one prompt) and continued "
+        "(history "
+        "in the caches, branch decoded); ways: the arm's own two; restarted: another engine's.\n\n" +
+        decisions_table(fidelity);
   if (fidelity.contains("verdicts"))
     text += fmt::format("\n## Verdict: {}\nPolicy {}.\n\n", fidelity["verdict"].get<std::string>(),
                         fidelity["policy"].get<std::string>()) +

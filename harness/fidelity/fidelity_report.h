@@ -20,8 +20,14 @@ struct FidelityConditions {
   forced::SummaryOptions summary;
 };
 
-// Rows of every pass and kind with its paired difference to the baseline's same pass, and the ladder. Deterministic but
-// for speeds.
+// What was scored against what, and no arm yet; "complete" is false.
+[[nodiscard]] Json begin_fidelity(const engine::Reference& reference, const std::string& baseline,
+                                  const FidelityConditions& conditions);
+// Adds the last arm of `measurement`, which holds the baseline first: a row for every pass and kind, with its paired
+// difference to the baseline's same pass, and the ladder. Deterministic but for speeds.
+void add_arm(Json& fidelity, const engine::Reference& reference, const FidelityMeasurement& measurement,
+             const FidelityConditions& conditions);
+// All arms at once, complete.
 [[nodiscard]] Json fidelity_json(const engine::Reference& reference, const FidelityMeasurement& measurement,
                                  const FidelityConditions& conditions);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -215,16 +216,22 @@ struct Walk {
   WalkKind kind;
   std::vector<FidelityPass> passes;
   FidelityArmFacts facts;
+  bool done = false;
 };
 
 // Walks in order, `jobs` at a time, each with an engine of its own.
 class WalkQueue {
  public:
   WalkQueue(const engine::Reference& reference, const FidelitySettings& settings, const forced::ExactHead* exact_head,
-            std::vector<Walk>& walks, const FidelityProgress& progress)
-      : reference_(reference), settings_(settings), exact_head_(exact_head), walks_(walks), progress_(progress) {}
+            std::vector<Walk> walks, const FidelityProgress& progress, const FidelityArmDone& arm_done)
+      : reference_(reference),
+        settings_(settings),
+        exact_head_(exact_head),
+        progress_(progress),
+        arm_done_(arm_done),
+        walks_(std::move(walks)) {}
 
-  void run() {
+  FidelityMeasurement run() {
     std::vector<std::thread> others;
     for (int job = 1; job < std::min(settings_.jobs, static_cast<int>(walks_.size())); ++job)
       others.emplace_back([this] { work(); });
@@ -232,16 +239,20 @@ class WalkQueue {
     for (std::thread& other : others) other.join();
     if (failure_) std::rethrow_exception(failure_);
     progress_("scored", total(), total());
+    return std::move(measurement_);
   }
 
  private:
   const engine::Reference& reference_;
   const FidelitySettings& settings_;
   const forced::ExactHead* exact_head_;
-  std::vector<Walk>& walks_;
   const FidelityProgress& progress_;
-  std::mutex mutex_;  // of all below
+  const FidelityArmDone& arm_done_;
+  std::mutex mutex_;         // of all below, but for what is in a walk that one thread has taken
+  std::vector<Walk> walks_;  // an arm's stand together
   std::size_t next_ = 0;
+  std::size_t handed_on_ = 0;  // walks whose passes are in measurement_
+  FidelityMeasurement measurement_;
   std::int64_t windows_done_ = 0;
   std::exception_ptr failure_;
 
@@ -281,6 +292,29 @@ class WalkQueue {
     walk.facts = arm.facts();
     const std::lock_guard lock(mutex_);
     ++windows_done_;  // its last
+    walk.done = true;
+    while (hand_on_an_arm()) {
+    }
+  }
+
+  // Moves the next arm's walks into the measurement; false when they are not all done.
+  bool hand_on_an_arm() {
+    std::size_t end = handed_on_;
+    while (end < walks_.size() && walks_[end].arm == walks_[handed_on_].arm) {
+      if (!walks_[end].done) return false;
+      ++end;
+    }
+    if (end == handed_on_) return false;
+    FidelityArmFacts facts = walks_[handed_on_].facts;
+    for (; handed_on_ < end; ++handed_on_) {
+      Walk& walk = walks_[handed_on_];
+      facts.prefill_tokens_per_second = std::max(facts.prefill_tokens_per_second, walk.facts.prefill_tokens_per_second);
+      facts.decode_tokens_per_second = std::max(facts.decode_tokens_per_second, walk.facts.decode_tokens_per_second);
+      std::move(walk.passes.begin(), walk.passes.end(), std::back_inserter(measurement_.passes));
+    }
+    measurement_.arms.push_back(std::move(facts));
+    if (arm_done_) arm_done_(measurement_);
+    return true;
   }
 };
 
@@ -348,7 +382,7 @@ void check_learned(const engine::Reference& reference, const std::filesystem::pa
 }
 
 FidelityMeasurement measure_fidelity(const engine::Reference& reference, const FidelitySettings& settings,
-                                     const FidelityProgress& progress) {
+                                     const FidelityProgress& progress, const FidelityArmDone& arm_done) {
   std::vector<WalkKind> kinds;
   if (settings.prefill) kinds.push_back({"prefill", 0});
   for (const std::int64_t nodes : settings.round_nodes) kinds.push_back({"decode", nodes});
@@ -360,21 +394,9 @@ FidelityMeasurement measure_fidelity(const engine::Reference& reference, const F
   if (!settings.round_nodes.empty()) exact_head.emplace(*head_checkpoint);
   std::vector<Walk> walks;
   for (const FidelityArm& arm : settings.arms)
-    for (const WalkKind& kind : kinds) walks.push_back({&arm, kind, {}, {}});
-  WalkQueue queue(reference, settings, exact_head ? &*exact_head : nullptr, walks, progress);
-  queue.run();
-  FidelityMeasurement measurement;
-  for (Walk& walk : walks) {
-    if (measurement.arms.empty() || measurement.arms.back().name != walk.arm->name) {
-      measurement.arms.push_back(walk.facts);
-    } else {
-      FidelityArmFacts& facts = measurement.arms.back();
-      facts.prefill_tokens_per_second = std::max(facts.prefill_tokens_per_second, walk.facts.prefill_tokens_per_second);
-      facts.decode_tokens_per_second = std::max(facts.decode_tokens_per_second, walk.facts.decode_tokens_per_second);
-    }
-    for (FidelityPass& pass : walk.passes) measurement.passes.push_back(std::move(pass));
-  }
-  return measurement;
+    for (const WalkKind& kind : kinds) walks.push_back({&arm, kind, {}, {}, false});
+  return WalkQueue(reference, settings, exact_head ? &*exact_head : nullptr, std::move(walks), progress, arm_done)
+      .run();
 }
 
 }  // namespace tare::harness

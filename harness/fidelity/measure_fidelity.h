@@ -69,6 +69,10 @@ struct FidelityMeasurement {
 // "bf16, decode 16 nodes", windows done, of all. Called between windows.
 using FidelityProgress = std::function<void(const std::string& what, std::int64_t done, std::int64_t total)>;
 
+// Called when an arm and all before it are scored, with all of these: what is written then is kept whatever happens to
+// the rest. Not called from two threads at a time.
+using FidelityArmDone = std::function<void(const FidelityMeasurement& so_far)>;
+
 // The first `windows` windows of a reference (0: all). Throws Error (input) when it has fewer.
 [[nodiscard]] engine::Reference first_windows(const engine::Reference& reference, std::int64_t windows);
 
@@ -85,6 +89,7 @@ void check_learned(const engine::Reference& reference, const std::filesystem::pa
 
 // Throws what the backends throw, and Error (invalid) naming arm, window and position for logits that are none.
 [[nodiscard]] FidelityMeasurement measure_fidelity(const engine::Reference& reference, const FidelitySettings& settings,
-                                                   const FidelityProgress& progress);
+                                                   const FidelityProgress& progress,
+                                                   const FidelityArmDone& arm_done = {});
 
 }  // namespace tare::harness

@@ -14,6 +14,7 @@
 #include "engine/checkpoint/safetensors.h"
 #include "forced/fidelity_policy.h"
 #include "forced/forced_passes.h"
+#include "harness/fidelity/decision_states.h"
 #include "harness/fidelity/fidelity_report.h"
 #include "harness/fidelity/measure_fidelity.h"
 #include "tests/forced/fidelity_reference.h"
@@ -121,6 +122,32 @@ TEST(MeasureFidelity, TellsLayersFromHeadAndOrdersFormats) {
   EXPECT_TRUE(row_of(fidelity, "q3", "prefill", 0, "own").contains("difference"));
 }
 
+// What is finished can be written while the rest goes on, in the order of the arms however many walk at a time.
+TEST(MeasureFidelity, HandsOnArmsAsTheyAreDone) {
+  FidelitySettings settings;
+  settings.model = model();
+  settings.arms = {
+      {"a", options_of({})}, {"b", options_of({"weights.format=q8"})}, {"c", options_of({"weights.format=q4"})}};
+  settings.round_nodes = {4};
+  settings.jobs = 3;
+  const engine::Reference few = first_windows(reference(), 4);
+  const FidelityConditions conditions{.model = "m", .reference_file = "r", .reference_digest = "d", .summary = {}};
+  Json fidelity = begin_fidelity(few, "a", conditions);
+  EXPECT_EQ(fidelity["complete"], false);
+  std::vector<std::size_t> arms;
+  const FidelityMeasurement measurement = measure_fidelity(
+      few, settings, [](const std::string&, std::int64_t, std::int64_t) {},
+      [&](const FidelityMeasurement& so_far) {
+        arms.push_back(so_far.arms.size());
+        add_arm(fidelity, few, so_far, conditions);
+        EXPECT_THAT(fidelity_markdown(fidelity), HasSubstr("stopped"));
+      });
+  EXPECT_EQ(arms, (std::vector<std::size_t>{1, 2, 3}));
+  fidelity["complete"] = true;
+  EXPECT_EQ(fidelity, fidelity_json(few, measurement, conditions));
+  EXPECT_THAT(fidelity_markdown(fidelity), testing::Not(HasSubstr("stopped")));
+}
+
 TEST(MeasureFidelity, AScreenedHeadHasItsChoicesScored) {
   const Json fidelity = json_of(measure({{"fp32", options_of({})}, {"screen", options_of({"head.screen=q4"})}}));
   const Json& row = row_of(fidelity, "screen", "decode", 1, "screened");
@@ -200,6 +227,24 @@ TEST(FidelityGate, ACorruptedCodecFails) {
   both.arms.push_back(corrupted.arms.front());
   for (FidelityPass& pass : corrupted.passes) both.passes.push_back(std::move(pass));
   EXPECT_EQ(verdict(both), "worse");
+}
+
+TEST(DecisionStates, AreReachedColdAndContinuedAndAgain) {
+  ASSERT_EQ(decision_states(reference()).size(), 64U);
+  FidelitySettings settings;
+  settings.model = model();
+  settings.arms = {{"fp32", options_of({})}, {"q3", options_of({"weights.format=q3"})}};
+  const std::vector<ArmDecisions> decisions =
+      compare_arms(reference(), settings, [](const std::string&, std::int64_t, std::int64_t) {});
+  ASSERT_EQ(decisions.size(), 2U);
+  EXPECT_EQ(decisions[0].cold.identical, 64);
+  EXPECT_EQ(decisions[0].ways.matches, 64) << "a history in the caches says what a prompt says";
+  EXPECT_LT(decisions[0].ways.mean_log_probability_error, 1e-4);
+  EXPECT_EQ(decisions[1].restarted.identical, decisions[1].restarted.states);
+  EXPECT_EQ(decisions[1].cold.identical, 0) << "and the comparison sees another format";
+  EXPECT_LT(decisions[1].cold.matches, 64);
+  EXPECT_GT(decisions[1].continued.mean_log_probability_error, 1e-3);
+  EXPECT_THROW((void)decision_states(first_windows(reference(), 7)), Error);
 }
 
 TEST(Reference, OfAnotherModelTextOrTokenizerIsRefused) {
