@@ -35,8 +35,9 @@ HWY_INLINE VectorU32 load_words(const std::byte* words, int word, int vector) {
   return hn::LoadU(kU32, reinterpret_cast<const std::uint32_t*>(words) + word * kPanelRows + vector * kLanes);
 }
 
-// How a format's words become weights. load gives a word's vector of rows; value<P> is the P-th weight of each as FP32,
-// without its scale; offset(P) is its column relative to the word's first. kScales: of a group.
+// How a format's words become weights. load gives a word's vector of rows, prepare what value wants of it; value<P> is
+// the P-th weight of each as FP32, without its scale; offset(P) is its column relative to the word's first. kScales: of
+// a group.
 struct BF16Words {
   using Loaded = VectorU32;
   static constexpr int kScales = 0;
@@ -46,6 +47,7 @@ struct BF16Words {
   static HWY_INLINE Loaded load(const std::byte* words, int word, int vector) {
     return load_words(words, word, vector);
   }
+  static HWY_INLINE Loaded prepare(const Loaded& word) { return word; }
   template <int kPosition>
   static HWY_INLINE VectorF32 value(VectorU32 word) {
     if constexpr (kPosition == 0) return hn::BitCast(kF32, hn::ShiftLeft<16>(word));
@@ -64,10 +66,11 @@ struct Q8Words {
   static HWY_INLINE Loaded load(const std::byte* words, int word, int vector) {
     return load_words(words, word, vector);
   }
+  // Biased bytes to two's complement, once a word.
+  static HWY_INLINE Loaded prepare(const Loaded& word) { return hn::Xor(word, hn::Set(kU32, 0x80808080U)); }
   template <int kPosition>
   static HWY_INLINE VectorF32 value(VectorU32 word) {
-    const VectorU32 complement = hn::Xor(word, hn::Set(kU32, 0x80808080U));  // from biased bytes
-    const VectorI32 high = hn::BitCast(kI32, hn::ShiftLeft<24 - 8 * kPosition>(complement));
+    const VectorI32 high = hn::BitCast(kI32, hn::ShiftLeft<24 - 8 * kPosition>(word));
     return hn::ConvertTo(kF32, hn::ShiftRight<24>(high));
   }
   // The kDot-th set of four biased codes as bytes.
@@ -88,6 +91,7 @@ struct Q4Words {
   static HWY_INLINE Loaded load(const std::byte* words, int word, int vector) {
     return load_words(words, word, vector);
   }
+  static HWY_INLINE Loaded prepare(const Loaded& word) { return word; }
   template <int kPosition>
   static HWY_INLINE VectorF32 value(VectorU32 word) {
     const VectorU32 shifted = kPosition == 0 ? word : hn::ShiftRight<4 * kPosition>(word);
@@ -122,6 +126,7 @@ struct Q5Words {
     return {load_words(words, word, vector),
             hn::ShiftRightSame(load_words(words, 8 + word / 4, vector), 2 * (word % 4))};
   }
+  static HWY_INLINE Loaded prepare(const Loaded& word) { return word; }
   template <int kPosition>
   static HWY_INLINE VectorF32 value(const Loaded& word) {
     constexpr int kBit = 8 * (kPosition / 2) + kPosition % 2;
@@ -145,6 +150,7 @@ struct FP8Words {
   static HWY_INLINE Loaded load(const std::byte* words, int word, int vector) {
     return load_words(words, word, vector);
   }
+  static HWY_INLINE Loaded prepare(const Loaded& word) { return word; }
   template <int kPosition>
   static HWY_INLINE VectorF32 value(VectorU32 word) {
     return e4m3_values(hn::And(hn::ShiftRight<8 * kPosition>(word), hn::Set(kU32, 0xFFU)));
@@ -160,6 +166,7 @@ struct NVFP4Words {
   static HWY_INLINE Loaded load(const std::byte* words, int word, int vector) {
     return load_words(words, word, vector);
   }
+  static HWY_INLINE Loaded prepare(const Loaded& word) { return word; }
   template <int kPosition>
   static HWY_INLINE VectorF32 value(VectorU32 word) {
     return e2m1_values(hn::ShiftRight<4 * kPosition>(word));
@@ -245,19 +252,19 @@ HWY_INLINE void multiply_floats(const Panel& panel, int first_vector, const Acti
   for (std::int64_t group = 0; group < panel.groups; ++group, place += panel.group_bytes) {
     const std::byte* words = place + panel.scale_bytes;
     if constexpr (kFirstVisit) prefetch_ahead<Words>(place);
-    static_for<kBlocks>([&](auto block) HWY_ATTR {
+    for (int block = 0; block < kBlocks; ++block) {
       VectorF32 part[kPhases][kTokens][kVectors];
       for (auto& phase : part)
         for (auto& row : phase)
           for (VectorF32& sum : row) sum = hn::Zero(kF32);
-      constexpr int kBlock = block;
       constexpr int kStep = Words::kPerWord < kPhases ? kPhases / Words::kPerWord : 1;  // words until phases repeat
-      for (int first_word = kBlock * kWords; first_word < (kBlock + 1) * kWords; first_word += kStep) {
+      for (int first_word = block * kWords; first_word < (block + 1) * kWords; first_word += kStep) {
         static_for<kStep>([&](auto step) HWY_ATTR {
           constexpr int kWord = step;
           const std::int64_t column = group * kGroupSize + (first_word + kWord) * Words::kPerWord;
           typename Words::Loaded word[kVectors];
-          for (int v = 0; v < kVectors; ++v) word[v] = Words::load(words, first_word + kWord, first_vector + v);
+          for (int v = 0; v < kVectors; ++v)
+            word[v] = Words::prepare(Words::load(words, first_word + kWord, first_vector + v));
           static_for<Words::kPerWord>([&](auto position) HWY_ATTR {
             constexpr int kOffset = Words::offset(position);
             constexpr int kPhase = (kWord * Words::kPerWord + kOffset) % kPhases;
@@ -272,7 +279,7 @@ HWY_INLINE void multiply_floats(const Panel& panel, int first_vector, const Acti
       }
       for (int v = 0; v < kVectors; ++v) {
         VectorF32 scale = hn::Zero(kF32);
-        if constexpr (Words::kScales != 0) scale = load_scales(panel, place, kBlock, first_vector + v);
+        if constexpr (Words::kScales != 0) scale = load_scales(panel, place, block, first_vector + v);
         for (int t = 0; t < kTokens; ++t) {
           const VectorF32 sum = hn::Add(hn::Add(part[0][t][v], part[1][t][v]), hn::Add(part[2][t][v], part[3][t][v]));
           if constexpr (Words::kScales != 0) {
@@ -282,7 +289,7 @@ HWY_INLINE void multiply_floats(const Panel& panel, int first_vector, const Acti
           }
         }
       }
-    });
+    }
   }
   for (int t = 0; t < kTokens; ++t)
     for (int v = 0; v < kVectors; ++v)
