@@ -46,13 +46,22 @@ GroupWords bfloat16_words(std::span<const float> values) {
   return words;
 }
 
-// `low` four bits of every field in q4's order.
-void put_nibbles(const std::array<std::uint8_t, kGroupSize>& fields, int bias, GroupWords& words) {
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    const std::size_t within = i % kQ4CodesPerWord;
-    const std::size_t nibble = within < 4 ? 2 * within : 2 * (within - 4) + 1;
-    words[i / kQ4CodesPerWord] |= ((static_cast<std::uint32_t>(fields[i]) + static_cast<std::uint32_t>(bias)) & 0xFU)
-                                  << (4 * nibble);
+constexpr std::uint32_t kLowNibbles = 0x0F0F0F0FU;
+constexpr std::uint32_t kLowBits = 0x01010101U;
+
+// Fields i .. i + 3 as the bytes of a word (little-endian, as everything here).
+std::uint32_t four_fields(const std::array<std::uint8_t, kGroupSize>& fields, std::size_t i) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, fields.data() + i, sizeof(word));
+  return word;
+}
+
+// Four bits of every field in q4's order, after `bias` was added to each.
+void put_nibbles(const std::array<std::uint8_t, kGroupSize>& fields, std::uint32_t bias, GroupWords& words) {
+  for (std::size_t word = 0; word < static_cast<std::size_t>(kQ4Words); ++word) {
+    const std::uint32_t low = four_fields(fields, kQ4CodesPerWord * word) + bias * kLowBits;
+    const std::uint32_t high = four_fields(fields, kQ4CodesPerWord * word + 4) + bias * kLowBits;
+    words[word] = (low & kLowNibbles) | (high & kLowNibbles) << 4;
   }
 }
 
@@ -61,16 +70,14 @@ GroupWords words_of(WeightFormat format, const std::array<std::uint8_t, kGroupSi
   switch (format) {
     case WeightFormat::kQ8:
     case WeightFormat::kFP8:
-      for (std::size_t i = 0; i < fields.size(); ++i)
-        words[i / kQ8CodesPerWord] |= static_cast<std::uint32_t>(fields[i]) << (8 * (i % kQ8CodesPerWord));
+      std::memcpy(words.data(), fields.data(), fields.size());
       return words;
     case WeightFormat::kQ5:
       put_nibbles(fields, 0, words);
-      for (std::size_t i = 0; i < fields.size(); ++i) {
-        const std::size_t word = i / kQ4CodesPerWord;
-        const std::size_t within = i % kQ4CodesPerWord;
-        words[static_cast<std::size_t>(kQ4Words) + word / 4] |= static_cast<std::uint32_t>(fields[i] >> 4 & 1U)
-                                                                << (8 * (within % 4) + 2 * (word % 4) + within / 4);
+      for (std::size_t word = 0; word < static_cast<std::size_t>(kQ4Words); ++word) {
+        const std::uint32_t low = four_fields(fields, kQ4CodesPerWord * word) >> 4 & kLowBits;
+        const std::uint32_t high = four_fields(fields, kQ4CodesPerWord * word + 4) >> 4 & kLowBits;
+        words[static_cast<std::size_t>(kQ4Words) + word / 4] |= (low | high << 1) << (2 * (word % 4));
       }
       return words;
     case WeightFormat::kQ4:
