@@ -175,6 +175,43 @@ std::string gnuplot_string(std::string_view text) {
   return out + "'";
 }
 
+std::string annotation_message(std::string_view text) {
+  std::string out;
+  for (const char c : made_visible(text, "\n\r")) {
+    switch (c) {
+      case '%':
+        out += "%25";
+        break;
+      case '\r':
+        out += "%0D";
+        break;
+      case '\n':
+        out += "%0A";
+        break;
+      default:
+        out.push_back(c);
+    }
+  }
+  return out;
+}
+
+std::string annotation_property(std::string_view text) {
+  std::string out;
+  for (const char c : annotation_message(text)) {
+    switch (c) {
+      case ':':
+        out += "%3A";
+        break;
+      case ',':
+        out += "%2C";
+        break;
+      default:
+        out.push_back(c);
+    }
+  }
+  return out;
+}
+
 std::string xml_text(std::string_view text) {
   std::string out;
   for (const char c : visible_text(text)) {

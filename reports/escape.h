@@ -34,7 +34,11 @@ namespace tare::reports {
 // A gnuplot string in single quotes, in which gnuplot interprets nothing; one line; ' is set as U+2019.
 [[nodiscard]] std::string gnuplot_string(std::string_view text);
 
-// Text or attribute of an SVG element.
+// Message and property value of a GitHub workflow command; one line, nothing in it can begin a command of its own.
+[[nodiscard]] std::string annotation_message(std::string_view text);
+[[nodiscard]] std::string annotation_property(std::string_view text);
+
+// Text or attribute of an XML element (SVG, JUnit).
 [[nodiscard]] std::string xml_text(std::string_view text);
 
 }  // namespace tare::reports

@@ -44,6 +44,8 @@ std::string_view method_name(Method method) {
       return "pooled_sittings";
     case Method::kTwoWayBootstrap:
       return "two_way_bootstrap";
+    case Method::kStoredBaseline:
+      return "stored_baseline";
   }
   return "unknown";
 }

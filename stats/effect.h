@@ -27,6 +27,7 @@ enum class Method {
   kBlockPairs,       // t on differences of neighbouring runs (robustness line)
   kPooledSittings,   // random effects over sittings, t
   kTwoWayBootstrap,  // prompts and runs drawn together
+  kStoredBaseline,   // runs of two sittings, Welch, with the spread between sittings added
 };
 
 // Whether a larger value of the measure is better: decode speed yes, time to first token no.

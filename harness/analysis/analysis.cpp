@@ -33,12 +33,6 @@ std::string title_of(const Experiment& experiment) {
   return fmt::format("{} against {}", names, experiment.arms.front().name);
 }
 
-std::string harness_version() {
-  const BuildInfo build = build_info();
-  return fmt::format("tare {} ({}{})", build.version, build.commit.substr(0, kShortCommit),
-                     build.dirty ? "+changes" : "");
-}
-
 void warn_of_what_lacks(const Gathered& gathered, reports::Findings& findings) {
   if (!findings.complete)
     findings.warnings.push_back({Severity::kWarning, "incomplete",
@@ -61,6 +55,12 @@ void warn_of_what_lacks(const Gathered& gathered, reports::Findings& findings) {
 }
 
 }  // namespace
+
+std::string harness_version() {
+  const BuildInfo build = build_info();
+  return fmt::format("tare {} ({}{})", build.version, build.commit.substr(0, kShortCommit),
+                     build.dirty ? "+changes" : "");
+}
 
 reports::Findings analyse(const Ledger& ledger) {
   const Gathered gathered = gather(ledger);

@@ -24,6 +24,9 @@ constexpr std::int64_t kVerdictVersion = 1;  // of verdict.json
 // What the ledger says now; it may be incomplete (Findings::complete). Throws Error (input) when the ledger is damaged.
 [[nodiscard]] reports::Findings analyse(const Ledger& ledger);
 
+// This program: "tare 0.1.0 (455353a)".
+[[nodiscard]] std::string harness_version();
+
 // verdict.json: docs/protocol/verdict.schema.json. `experiment_verdict` in it is "invalid" when the instrument failed,
 // "inconclusive" when any arm's verdict is, else "conclusive".
 [[nodiscard]] Json verdict_json(const reports::Findings& findings);

@@ -176,14 +176,12 @@ std::optional<double> fraction_of(const std::optional<double>& percent) {
 
 stats::AnalysisOptions options_of(const Experiment& experiment, const MeasureDescription& measure) {
   stats::AnalysisOptions options;
-  options.granularity =
-      experiment.schedule.granularity == Granularity::kRun ? stats::Granularity::kRun : stats::Granularity::kPrompt;
+  options.granularity = granularity_of(experiment);
   options.level = 1 - experiment.analysis.alpha;
   options.resamples = kResamples;
   options.seed = experiment.schedule.seed;
   options.decision.alpha = experiment.analysis.alpha;
-  options.decision.direction =
-      measure.higher_is_better ? stats::Direction::kHigherIsBetter : stats::Direction::kLowerIsBetter;
+  options.decision.direction = direction_of(measure.measure);
   if (measure.measure == Measure::kDecodeSpeed) {
     options.decision.equivalence_margin = fraction_of(experiment.analysis.equivalence_margin_percent);
     options.decision.non_inferiority_margin = fraction_of(experiment.analysis.non_inferiority_margin_percent);

@@ -139,6 +139,14 @@ MeasuredValues measured_values(const Gathered& gathered, Measure measure) {
   throw internal_error("a measure has no values");
 }
 
+stats::Granularity granularity_of(const Experiment& experiment) {
+  return experiment.schedule.granularity == Granularity::kRun ? stats::Granularity::kRun : stats::Granularity::kPrompt;
+}
+
+stats::Direction direction_of(Measure measure) {
+  return describe(measure).higher_is_better ? stats::Direction::kHigherIsBetter : stats::Direction::kLowerIsBetter;
+}
+
 double arm_value(const stats::Observations& observations, int arm) {
   double numerator = 0;
   double denominator = 0;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/analysis/gathered.h"
+#include "stats/analysis.h"
 #include "stats/observations.h"
 
 namespace tare::harness {
@@ -18,6 +19,10 @@ struct MeasuredValues {
 
 // Rates and amounts are in the measure's unit.
 [[nodiscard]] MeasuredValues measured_values(const Gathered& gathered, Measure measure);
+
+// What the experiment's granularity is to the statistics.
+[[nodiscard]] stats::Granularity granularity_of(const Experiment& experiment);
+[[nodiscard]] stats::Direction direction_of(Measure measure);
 
 // Sum of the counted runs' numerators over that of their denominators, for one arm: the arm's value of the measure.
 [[nodiscard]] double arm_value(const stats::Observations& observations, int arm);

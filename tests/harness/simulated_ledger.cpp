@@ -83,13 +83,16 @@ class Writer {
     const Json machine = {{"hostname", "box"},      {"product", "unsupported"},  {"cpu_model", "Some CPU"},
                           {"usable_cores", {0, 1}}, {"cores_online", 2},         {"memory_bytes", 1'000'000'000},
                           {"kernel", "Linux"},      {"governor", "unsupported"}, {"max_frequency_mhz", "unsupported"}};
-    sitting_ = ledger_.begin_sitting({0, now_ns_, machine, {{"commit", "c"}}, "prompts"});
+    SittingRecord sitting{0, now_ns_, machine, {{"commit", "c"}}, "prompts"};
+    if (run_.change_sitting) run_.change_sitting(sitting);
+    sitting_ = ledger_.begin_sitting(sitting);
     for (const std::string& id : run_.gpus) {
       GpuFacts gpu;
       gpu.pci_bus_id = id;
       gpu.name = "Simulated GPU";
       gpu.default_power_limit_w = 700;
       gpu.missing = {{"energy", "not supported"}};
+      if (run_.change_gpu) run_.change_gpu(gpu);
       ledger_.store_gpu(sitting_, gpu);
     }
     if (run_.change_texts) run_.change_texts(texts_);

@@ -31,7 +31,9 @@ struct SimulatedRun {
   std::function<void(const RunRecord&, RunEnd&)> change_run;
   std::function<void(LaunchRecord&)> change_launch;  // what the worker said: options, build, checkpoint_digest, peak
   std::vector<std::string> gpus;  // PCI bus ids that the ledger knows; readings of them are change_run's
-  int blocks_measured = -1;       // -1: all
+  std::function<void(GpuFacts&)> change_gpu;
+  std::function<void(SittingRecord&)> change_sitting;
+  int blocks_measured = -1;  // -1: all
 };
 
 // What the simulation knows.
