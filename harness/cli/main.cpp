@@ -85,6 +85,8 @@ int run_program(int argc, char** argv) {
   tare::harness::add_reconcile_command(app, chosen);
   tare::harness::add_report_command(app, chosen);
   tare::harness::add_gate_command(app, chosen);
+  tare::harness::add_plan_command(app, chosen);
+  tare::harness::add_calibrate_command(app, chosen);
   tare::harness::add_init_command(app, chosen);
   tare::harness::add_generate_command(app, chosen);
   tare::harness::add_logits_command(app, chosen);

@@ -39,6 +39,25 @@ TEST(Distributions, TailsAndQuantilesAreInverse) {
   EXPECT_THROW((void)student_t_quantile(0.5, 0), Error);
 }
 
+TEST(Proportions, ExactBinomialGoldenVectors) {
+  // By quantiles of the beta distribution, computed elsewhere.
+  struct Case {
+    std::uint64_t successes, trials;
+    double low, high;
+  };
+  for (const Case& expected :
+       {Case{0, 10, 0, 0.30849710781876083}, Case{10, 10, 0.6915028921812392, 1},
+        Case{1, 6, 0.00421074451448947, 0.6412345789976748}, Case{19, 20, 0.7512672372279722, 0.9987349105020502},
+        Case{98, 100, 0.9296160675289299, 0.9975686631760574}}) {
+    const Interval interval = exact_binomial_interval(expected.successes, expected.trials);
+    EXPECT_NEAR(interval.low, expected.low, 1e-10) << expected.successes;
+    EXPECT_NEAR(interval.high, expected.high, 1e-10) << expected.successes;
+    // Never narrower than the score interval where that is known to be too narrow.
+    EXPECT_LE(interval.low, wilson_interval(expected.successes, expected.trials).low + 1e-12);
+  }
+  EXPECT_THROW((void)exact_binomial_interval(1, 0), Error);
+}
+
 TEST(Proportions, WilsonGoldenVectors) {
   struct Golden {
     std::uint64_t successes, trials;

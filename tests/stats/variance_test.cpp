@@ -10,6 +10,7 @@
 #include "stats/planning.h"
 #include "stats/pooling.h"
 #include "stats/simulation.h"
+#include "stats/stored_baseline.h"
 #include "stats/variance_split.h"
 
 namespace tare::stats {
@@ -151,6 +152,45 @@ TEST(Pooling, HoldsTheMeanOverSittingsWhereOneSittingDoesNot) {
   }
   EXPECT_NEAR(pooled_held / double{kRepetitions}, 0.95, 0.025);
   EXPECT_LT(one_held / double{kRepetitions}, 0.5);
+}
+
+TEST(StoredBaseline, WelchOfKnownNumbersWithTheSpreadBetweenSittingsAdded) {
+  // Means 0.02 and 0.05, variances 0.0001 (n 3) and 0.0004 (n 5): SE^2 = 1/30000 + 1/12500 without, df by
+  // Satterthwaite.
+  const std::vector<double> there = {0.01, 0.02, 0.03};
+  const std::vector<double> here = {0.03, 0.05, 0.07, 0.05 + 0.02 * std::sqrt(2.0), 0.05 - 0.02 * std::sqrt(2.0)};
+  const double a = 0.0001 / 3;
+  const double b = (2 * 0.0004 + 2 * 0.0008) / 4 / 5;
+  const Estimate plain = against_stored(there, here, 0);
+  EXPECT_NEAR(plain.log_effect, 0.03, 1e-15);
+  EXPECT_NEAR(plain.standard_error, std::sqrt(a + b), 1e-15);
+  EXPECT_NEAR(*plain.degrees_of_freedom, (a + b) * (a + b) / (a * a / 2 + b * b / 4), 1e-9);
+  const Estimate widened = against_stored(there, here, 0.02);
+  EXPECT_NEAR(widened.standard_error, std::sqrt(a + b + 0.0004), 1e-15);
+  EXPECT_GT(*widened.degrees_of_freedom, *plain.degrees_of_freedom);
+  EXPECT_FALSE(against_stored(std::vector<double>{0.01, 0.02}, here, 0.02).conclusive);
+  EXPECT_THROW((void)against_stored(std::vector<double>{}, here, 0.02), Error);
+  EXPECT_THROW((void)against_stored(there, here, -1), Error);
+}
+
+TEST(StoredBaseline, HoldsTheTruthOnlyWithTheSpreadBetweenSittings) {
+  // The machine is 1 % faster or slower in another sitting; runs scatter by 0.2 %.
+  int with = 0;
+  int without = 0;
+  constexpr int kRepetitions = 1000;
+  for (int repetition = 0; repetition < kRepetitions; ++repetition) {
+    const Philox random(static_cast<std::uint64_t>(repetition), 6);
+    std::vector<double> there;
+    std::vector<double> here;
+    for (std::uint64_t r = 0; r < 8; ++r) {
+      there.push_back(0.01 * random.normal_at(0) + 0.002 * random.normal_at(10 + r));
+      here.push_back(0.01 * random.normal_at(1) + 0.002 * random.normal_at(30 + r));
+    }
+    with += against_stored(there, here, 0.01 * std::sqrt(2.0)).interval->holds(0) ? 1 : 0;
+    without += against_stored(there, here, 0).interval->holds(0) ? 1 : 0;
+  }
+  EXPECT_NEAR(with / double{kRepetitions}, 0.95, 0.025);
+  EXPECT_LT(without / double{kRepetitions}, 0.3);
 }
 
 TEST(Planning, SixteenRunsOfADesign) {
