@@ -215,7 +215,9 @@ TEST_F(Collector, SeesCopiesAndFillsInGraphsAndOutOfThem) {
     const KernelRecords records = collector->take();
     const std::vector<std::vector<KernelRecord>> rounds = split_rounds(records, kRounds);
     const MatchedLaunches matched =
-        match_launches(rounds, {{"spin", "a part", 0, 0}}, [](std::size_t) { return std::int64_t{0}; });
+        match_launches(rounds, {.kinds = {{{"spin", "a part", 0, 0}}}, .kind_of = {}, .context_of = [](std::size_t) {
+                                  return std::int64_t{0};
+                                }});
     EXPECT_EQ(matched.unmatched, "") << in_graph;
     for (const std::vector<KernelRecord>& round : rounds) {
       ASSERT_EQ(round.size(), 4U) << in_graph;
