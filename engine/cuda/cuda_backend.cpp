@@ -12,99 +12,24 @@
 #include "engine/backend/sequence_checks.h"
 #include "engine/cuda/cuda_forward.h"
 #include "engine/cuda/cuda_inventory.h"
+#include "engine/cuda/cuda_options.h"
 #include "engine/cuda/device/cuda_check.h"
 #include "engine/cuda/device/cuda_device.h"
 #include "engine/cuda/device/mapped_host.h"
 #include "engine/cuda/device/round_graph.h"
 #include "engine/cuda/drafter/block_drafter.h"
+#include "engine/cuda/drafter/mtp_drafter.h"
 
 namespace tare::engine {
 namespace {
 
-constexpr std::int64_t kDefaultChunk = 4096;
 // Left free for graphs, cuBLAS and the driver.
 constexpr std::uint64_t kReserveBytes = std::uint64_t{512} << 20;
 
-// The drafter that the options name, or null.
+// The block drafter that the options name, or null.
 std::unique_ptr<BlockDrafterCheckpoint> open_drafter(const Checkpoint& checkpoint, const EngineOptions& options) {
   const std::string& drafter = options.speculate.drafter;
-  if (drafter == "none") return nullptr;
-  if (drafter == "mtp") {
-    throw input_error("speculate.drafter", "backend cuda has no kernels for mtp",
-                      "give a block drafter, or use --set backend=cpu");
-  }
-  return open_block_drafter(drafter, checkpoint);
-}
-
-// Codecs that the CPU defines and this backend has no kernels for.
-void refuse_codecs(const EngineOptions& options) {
-  const auto refuse = [](bool found, const std::string& path, const std::string& word) {
-    if (found)
-      throw input_error(path, fmt::format("backend cuda has no kernels for {}", word), "use --set backend=cpu");
-  };
-  const auto refuse_weights = [&](WeightFormat format, const std::string& path) {
-    refuse(format == WeightFormat::kQ5 || format == WeightFormat::kNVFP4, path, to_text(format));
-  };
-  refuse_weights(options.weights.format, "weights.format");
-  for (std::size_t i = 0; i < options.weights.overrides.size(); ++i)
-    refuse_weights(options.weights.overrides[i].format, fmt::format("weights.overrides[{}].format", i));
-  refuse(options.weights.scales != ScaleFormat::kFP16, "weights.scales", to_text(options.weights.scales));
-  const auto refuse_cache = [&](CacheFormat format, const std::string& path) {
-    refuse(format == CacheFormat::kInt8 || format == CacheFormat::kNVFP4, path, to_text(format));
-  };
-  refuse_cache(options.kv.key, "kv.key");
-  refuse_cache(options.kv.value, "kv.value");
-  refuse(options.kv.rotation != KeyRotation::kNone, "kv.rotation", to_text(options.kv.rotation));
-  const StateFormat state = options.state.recurrent;
-  refuse(state == StateFormat::kBF16 || state == StateFormat::kInt8, "state.recurrent", to_text(state));
-}
-
-EngineOptions settled(EngineOptions options, const BlockDrafterCheckpoint* drafter) {
-  refuse_codecs(options);
-  if (options.activations.format == ActivationFormat::kQ8) {
-    throw input_error("activations.format", "q8 needs backend cpu", "cuda has fp32 and bf16");
-  }
-  if (options.activations.format == ActivationFormat::kAuto) options.activations.format = ActivationFormat::kBF16;
-  if (options.handicap.place == HandicapPlace::kKernel && options.handicap.share > 0) {
-    throw input_error("handicap.share", "is spun on the host only", "give handicap.ns for place kernel");
-  }
-  check_heads(options);
-  if (options.prefill.chunk == 0) options.prefill.chunk = kDefaultChunk;
-  const bool snapshots = options.rollback == Rollback::kSnapshot;
-  if (snapshots && options.gdn.form == GdnForm::kChunked) {
-    throw input_error("rollback", "snapshot needs gdn.form recurrent on backend cuda",
-                      "the chunk form has no state of a node; with it ring and tree_chunk are the same");
-  }
-  const int most_nodes = snapshots || options.speculate.candidates > 1 ? kMostTreeNodes : kMostRoundTokens;
-  if (options.speculate.drafter != "none" && options.speculate.tree_nodes > most_nodes) {
-    throw input_error("speculate.tree_nodes",
-                      fmt::format("{} nodes; backend cuda verifies {}", options.speculate.tree_nodes, most_nodes),
-                      "16 of a tree, or with rollback snapshot; 32 of a chain (speculate.candidates 1)");
-  }
-  if (drafter != nullptr) {
-    CudaBlockDrafter::check(drafter->config(), options);
-    if (options.speculate.draft_tokens == 0) options.speculate.draft_tokens = drafter->config().block_size - 1;
-  }
-  return options;
-}
-
-void check_shape(const ModelConfig& config) {
-  check_gdn_shape({.key_heads = static_cast<int>(config.linear_key_heads),
-                   .value_heads = static_cast<int>(config.linear_value_heads),
-                   .dk = static_cast<int>(config.linear_key_head_dim),
-                   .dv = static_cast<int>(config.linear_value_head_dim),
-                   .taps = static_cast<int>(config.conv_kernel),
-                   .eps = config.rms_norm_eps});
-  check_attention_shape({.heads = static_cast<int>(config.attention_heads),
-                         .kv_heads = static_cast<int>(config.key_value_heads),
-                         .head_dim = static_cast<int>(config.head_dim),
-                         .rotary_dim = static_cast<int>(config.rotary_dim),
-                         .eps = config.rms_norm_eps});
-  const auto even = [](std::int64_t size, const char* name) {
-    if (size % 2 != 0) throw input_error(name, fmt::format("{} is odd; backend cuda needs an even size", size));
-  };
-  even(config.hidden_size, "hidden_size");
-  even(config.intermediate_size, "intermediate_size");
+  return drafter == "none" || drafter == "mtp" ? nullptr : open_block_drafter(drafter, checkpoint);
 }
 
 std::string gigabytes(std::uint64_t bytes) {
@@ -119,6 +44,10 @@ std::vector<MemoryPart> plan_of(const ModelConfig& config, const EngineOptions& 
   for (MemoryPart& part : CudaForward::plan(config, options, capacity, device)) parts.push_back(std::move(part));
   if (drafter != nullptr) {
     for (MemoryPart& part : CudaBlockDrafter::plan(*drafter, options, capacity, device, proposals))
+      parts.push_back(std::move(part));
+  }
+  if (drafts_with_mtp(options)) {
+    for (MemoryPart& part : CudaMtpDrafter::plan(config, options, capacity, device, proposals))
       parts.push_back(std::move(part));
   }
   parts.push_back({"graphs and libraries", kReserveBytes});
@@ -186,7 +115,7 @@ class CudaBackend final : public Backend {
   // `drafter` may be null.
   CudaBackend(const Checkpoint& checkpoint, const EngineOptions& options, const BlockDrafterCheckpoint* drafter)
       : config_(checkpoint.config()),
-        options_(settled(options, drafter)),
+        options_(settle_cuda_options(options, config_, drafter == nullptr ? nullptr : &drafter->config())),
         capacity_(cache_capacity(config_, options_)),
         device_(open_device(options_)),
         proposals_(checkpoint, options_),
@@ -195,12 +124,7 @@ class CudaBackend final : public Backend {
         weights_(load_cuda_weights(checkpoint, options_)),
         unread_(unread_tensors(checkpoint)),
         forward_(config_, options_, capacity_, device_, weights_, stream_.get()) {
-    if (drafter != nullptr) {
-      proposal_head_.emplace(checkpoint, proposals_, weights_.head);
-      const DrafterTarget target{weights_.embedding.as<std::uint16_t>(), &*proposal_head_, forward_.products()};
-      drafter_ = std::make_unique<CudaBlockDrafter>(*drafter, options_, capacity_, device_, target, stream_.get());
-      forward_.set_taps(drafter_->taps());
-    }
+    if (has_drafter_option()) make_drafter(checkpoint, drafter);
     check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
   ~CudaBackend() override { (void)cudaStreamSynchronize(stream_.get()); }
@@ -279,7 +203,11 @@ class CudaBackend final : public Backend {
     if (!verified_ && !path.empty()) throw internal_error("a commit without a verify before it");
     if (verified_) check_path(*verified_, path);
     path_.assign(path.begin(), path.end());
-    if (drafter_) drafter_->absorb(path_, frontier_);
+    if (drafter_) {
+      std::vector<std::int32_t> tokens;
+      for (const std::int32_t node : path) tokens.push_back(verified_->tokens()[static_cast<std::size_t>(node)]);
+      drafter_->absorb(path_, tokens, frontier_);
+    }
     frontier_ += static_cast<std::int64_t>(path.size());
     verified_.reset();
   }
@@ -326,7 +254,7 @@ class CudaBackend final : public Backend {
   std::vector<MemoryPart> memory_plan(const EngineOptions::KeyValue& formats, std::int64_t capacity) const override {
     EngineOptions options = options_;
     options.kv = formats;
-    return plan_of(config_, options, capacity, device_, drafter_ ? &drafter_->config() : nullptr, proposals_);
+    return plan_of(config_, options, capacity, device_, block_config_ ? &*block_config_ : nullptr, proposals_);
   }
 
   DeviceMemory device_memory() const override {
@@ -365,7 +293,8 @@ class CudaBackend final : public Backend {
   std::vector<UnreadTensor> unread_;
   CudaForward forward_;
   std::optional<CudaProposalHead> proposal_head_;  // the drafter's
-  std::unique_ptr<CudaBlockDrafter> drafter_;      // may be null
+  std::optional<BlockDrafterConfig> block_config_;
+  std::unique_ptr<CudaDrafter> drafter_;  // may be null
   MappedHost<RoundControl> host_control_;
   MappedHost<RoundOutcome> outcome_;
   PinnedFloats host_logits_, host_hidden_;
@@ -391,6 +320,23 @@ class CudaBackend final : public Backend {
                   "backend cuda", "use activations.format fp32 for the reference products");
     }
     return device;
+  }
+
+  [[nodiscard]] bool has_drafter_option() const { return options_.speculate.drafter != "none"; }
+  // `block` is null when the MTP head drafts.
+  void make_drafter(const Checkpoint& checkpoint, const BlockDrafterCheckpoint* block) {
+    proposal_head_.emplace(checkpoint, proposals_, weights_.head);
+    const auto* embedding = weights_.embedding.as<std::uint16_t>();
+    if (block != nullptr) {
+      const DrafterTarget target{embedding, &*proposal_head_, forward_.products()};
+      drafter_ = std::make_unique<CudaBlockDrafter>(*block, options_, capacity_, device_, target, stream_.get());
+      block_config_ = block->config();
+    } else {
+      const MtpTarget target{embedding, &*proposal_head_, forward_.products(), forward_.normed()};
+      drafter_ = std::make_unique<CudaMtpDrafter>(checkpoint, options_, capacity_, device_, target, stream_.get());
+      unread_.clear();  // the only tensors that the target does not read
+    }
+    forward_.set_taps(drafter_->taps(), drafter_->prefill_hidden());
   }
 
   [[nodiscard]] std::size_t vocab() const { return static_cast<std::size_t>(config_.vocab_size); }
@@ -534,7 +480,7 @@ class CudaBackend final : public Backend {
     capture_rows(capture, begin, count);
     last_row_ = tokens.size() - 1;
     path_ = chain.path_to(count - 1);
-    if (drafter_) drafter_->absorb(path_, frontier_);
+    if (drafter_) drafter_->absorb(path_, tokens, frontier_);
     frontier_ += count;
   }
 
@@ -547,7 +493,7 @@ class CudaBackend final : public Backend {
     put(forward_.prefill_tokens(), tokens.data(), tokens.size_bytes());
     forward_.launch_prefill(forward_.prefill_tokens(), count, frontier_, capture_layers(capture, begin, tokens.size()),
                             launch(nullptr));
-    if (drafter_) drafter_->absorb_prefill(count, frontier_);
+    if (drafter_) drafter_->absorb_prefill(tokens, forward_.prefill_tokens(), frontier_);
     const bool all_rows = !capture.logits.empty() || !capture.hidden.empty();
     if (all_rows) {
       for (int first = 0; first < count; first += kMostRoundTokens) {
@@ -577,8 +523,7 @@ std::unique_ptr<Backend> make_cuda_backend(const Checkpoint& checkpoint, const E
   if (checkpoint.quantisation() != nullptr)
     throw input_error("model", "backend cuda quantises at load, and this checkpoint is stored as codes",
                       "give the checkpoint that it was quantised from, or use --set backend=cpu");
-  check_shape(checkpoint.config());
-  CudaScreenedHead::check(checkpoint.config(), options);
+  check_cuda_shape(checkpoint.config());
   const std::unique_ptr<BlockDrafterCheckpoint> drafter = open_drafter(checkpoint, options);
   return std::make_unique<CudaBackend>(checkpoint, options, drafter.get());
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "engine/backend/rope.h"
 #include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/model_shapes.h"
 
 namespace tare::engine {
 namespace {
@@ -25,23 +26,6 @@ constexpr std::int64_t kMegabyte = 1'000'000;
 
 std::size_t position_of_width(int width) {
   return width == 8 ? 0 : width == 16 ? 1 : 2;
-}
-
-CudaGdnShape gdn_shape(const ModelConfig& config) {
-  return {.key_heads = static_cast<int>(config.linear_key_heads),
-          .value_heads = static_cast<int>(config.linear_value_heads),
-          .dk = static_cast<int>(config.linear_key_head_dim),
-          .dv = static_cast<int>(config.linear_value_head_dim),
-          .taps = static_cast<int>(config.conv_kernel),
-          .eps = config.rms_norm_eps};
-}
-
-CudaAttentionShape attention_shape(const ModelConfig& config) {
-  return {.heads = static_cast<int>(config.attention_heads),
-          .kv_heads = static_cast<int>(config.key_value_heads),
-          .head_dim = static_cast<int>(config.head_dim),
-          .rotary_dim = static_cast<int>(config.rotary_dim),
-          .eps = config.rms_norm_eps};
 }
 
 ProductSettings product_settings(const EngineOptions& options, const CudaDevice& device) {
@@ -121,7 +105,7 @@ Sizes sizes_of(const ModelConfig& config, const EngineOptions& options, std::int
       }
     }
   }
-  const CudaAttentionShape attention = attention_shape(config);
+  const CudaAttentionShape attention = attention_shape_of(config);
   const auto bytes = [](std::int64_t elements, std::int64_t size) { return static_cast<std::size_t>(elements * size); };
   Sizes sizes;
   sizes.x = bytes(rows * config.hidden_size, 4);
@@ -153,10 +137,10 @@ std::vector<MemoryPart> CudaForward::plan(const ModelConfig& config, const Engin
   const auto count = [&](LayerKind kind) {
     return static_cast<std::uint64_t>(std::count(config.layers.begin(), config.layers.end(), kind));
   };
-  const CudaGdnBytes gdn = gdn_cache_bytes(gdn_shape(config), options.state.recurrent, options.state.convolution,
+  const CudaGdnBytes gdn = gdn_cache_bytes(gdn_shape_of(config), options.state.recurrent, options.state.convolution,
                                            options.rollback == Rollback::kSnapshot);
   const std::size_t attention =
-      key_value_cache_bytes(attention_shape(config), options.kv.key, options.kv.value, key_value_slots(capacity));
+      key_value_cache_bytes(attention_shape_of(config), options.kv.key, options.kv.value, key_value_slots(capacity));
   return {
       {"key-value cache", count(LayerKind::kFullAttention) * attention},
       {"recurrent state", count(LayerKind::kLinearAttention) * (gdn.state + gdn.columns + gdn.records + gdn.snapshots)},
@@ -176,11 +160,11 @@ CudaForward::CudaForward(const ModelConfig& config, const EngineOptions& options
   for (const LayerKind kind : config.layers) {
     Layer& layer = layers_.emplace_back();
     if (kind == LayerKind::kLinearAttention) {
-      layer.gdn.emplace(gdn_shape(config), options.state.recurrent, options.state.convolution,
+      layer.gdn.emplace(gdn_shape_of(config), options.state.recurrent, options.state.convolution,
                         options.rollback == Rollback::kSnapshot);
       layer.gdn->reset(stream);
     } else {
-      layer.attention.emplace(attention_shape(config), options.kv.key, options.kv.value, key_value_slots(capacity));
+      layer.attention.emplace(attention_shape_of(config), options.kv.key, options.kv.value, key_value_slots(capacity));
     }
   }
   std::vector<const CudaKeyValueCache*> caches;
@@ -325,10 +309,7 @@ ProductResult CudaForward::run_layers(const Pass& pass, const LayerCallback& on_
     here.launch.part = fmt::format("layers.{}.input_layernorm.weight", layer);
     const WeightMatrix& first = weights.gdn ? weights.gdn->qkvz.matrix : weights.attention->qkv.matrix;
     const Operand input = operand(pass, OperandKind::kNormed, first);
-    // The first one waits for the whole of begin_round: kernels after it read the control before they wait.
-    if (layer == 0) here.launch.programmatic = false;
     norm(here, increment, weights.input_norm, input, nullptr, layer - 1);
-    here.launch.programmatic = pass.launch.programmatic;
     if (on_layer) on_layer(layer, x_.as<float>());
     increment = weights.gdn ? run_gdn(pass, layer, input) : run_attention(pass, layer, input);
     const Operand normed = operand(pass, OperandKind::kNormed, weights.gate_up.matrix);
@@ -345,13 +326,10 @@ ProductResult CudaForward::run_layers(const Pass& pass, const LayerCallback& on_
 
 void CudaForward::launch_round(const CudaRound& round, const RoundControl* host, RoundOutcome* outcome,
                                CudaLaunch launch) {
-  const bool programmatic = launch.programmatic;
-  launch.programmatic = false;  // nothing of this round precedes it
   launch.part = "embed_tokens.weight";
   launch_begin_round(host, control(), keys(), weights_.embedding.as<std::uint16_t>(),
                      static_cast<int>(config_.hidden_size), round.tokens, x_.as<float>(), launch);
   if (round.tree) launch_move(launch);
-  launch.programmatic = programmatic;
   Pass pass{.tokens = round.tokens, .tree = round.tree, .context_bound = round.context_bound, .launch = launch};
   const ProductResult increment = run_layers(pass, round.on_layer);
   pass.launch.part = "norm.weight";
@@ -387,7 +365,7 @@ void CudaForward::launch_prefill(const std::int32_t* tokens, int count, std::int
   const Pass pass{.tokens = count, .prefill = true, .frontier = frontier, .launch = launch};
   const ProductResult increment = run_layers(pass, on_layer);
   // Adds the last increment to all rows of x; launch_prefill_logits norms those that it is asked for.
-  norm(pass, increment, weights_.final_norm, operand(pass, OperandKind::kNormed, weights_.head.matrix), nullptr,
+  norm(pass, increment, weights_.final_norm, operand(pass, OperandKind::kNormed, weights_.head.matrix), prefill_hidden_,
        config_.layer_count() - 1);
 }
 

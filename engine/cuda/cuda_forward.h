@@ -60,8 +60,12 @@ class CudaForward {
   // themselves). `control` must be set.
   void launch_move(const CudaLaunch& launch) const;
 
-  // Every later pass leaves these taps. Before anything is launched.
-  void set_taps(TapBuffers taps) { taps_ = std::move(taps); }
+  // Every later pass leaves these taps, and a prefill chunk its rows after the final norm in prefill_hidden (FP32
+  // [prefill.chunk][hidden], or null). Before anything is launched.
+  void set_taps(TapBuffers taps, float* prefill_hidden) {
+    taps_ = std::move(taps);
+    prefill_hidden_ = prefill_hidden;
+  }
   // Null when exact.
   [[nodiscard]] PrefillProducts* products() const { return products_.get(); }
 
@@ -102,6 +106,7 @@ class CudaForward {
   std::optional<CudaKeyValueMove> move_;
   std::unique_ptr<PrefillProducts> products_;
   TapBuffers taps_;
+  float* prefill_hidden_ = nullptr;
   DeviceBuffer cosines_, sines_;
   DeviceBuffer control_, keys_, prefill_tokens_;
   DeviceBuffer x_, normed_, logits_, results_, gate_results_, workspace_;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "engine/cuda/device/launch.cuh"
 #include "engine/cuda/device/ptx.cuh"
+#include "engine/cuda/device/take_control.h"
 #include "engine/cuda/elementwise.h"
 #include "engine/cuda/logit_key.cuh"
 #include "engine/cuda/product/operand.cuh"
@@ -13,7 +14,8 @@
 namespace tare::engine {
 namespace {
 
-constexpr int kEmbedThreads = 256;
+constexpr int kEmbedThreads = 512;
+constexpr int kEmbedAtOnce = 10;  // 27B: a row's 5,120 columns
 constexpr int kActivationThreads = 256;
 constexpr int kActivationWarps = kActivationThreads / 32;
 constexpr int kActivationBlocks = 136;    // 27B, 16 tokens: 2,176 groups of a token pair, two a warp
@@ -24,31 +26,33 @@ constexpr int kLogitRows = 2048;  // rows of one thread block
 
 __device__ __forceinline__ void embed_row(const std::uint16_t* embedding, std::int32_t token, int hidden, float* x) {
   const std::uint16_t* row = embedding + static_cast<std::int64_t>(token) * hidden;
-  for (auto column = static_cast<int>(threadIdx.x); column < hidden; column += kEmbedThreads) {
-    x[column] = __uint_as_float(static_cast<std::uint32_t>(row[column]) << 16);
+  // Loads of a batch are on their way together: the rows come from DRAM.
+  for (auto first = static_cast<int>(threadIdx.x); first < hidden; first += kEmbedAtOnce * kEmbedThreads) {
+    std::uint16_t bits[kEmbedAtOnce];
+#pragma unroll
+    for (int i = 0; i < kEmbedAtOnce; ++i) {
+      if (first + i * kEmbedThreads < hidden) bits[i] = row[first + i * kEmbedThreads];
+    }
+#pragma unroll
+    for (int i = 0; i < kEmbedAtOnce; ++i) {
+      if (first + i * kEmbedThreads < hidden)
+        x[first + i * kEmbedThreads] = __uint_as_float(static_cast<std::uint32_t>(bits[i]) << 16);
+    }
   }
 }
 
 __global__ void __launch_bounds__(kEmbedThreads)
-    begin_round_kernel(const RoundControl* host, RoundControl* control, RoundKeys* keys, const std::uint16_t* embedding,
-                       int hidden, float* x) {
-  // Never lets its successors start early: kernels of this round read `control` before they wait for anything.
-  __shared__ std::int32_t token;
+    begin_round_kernel(const RoundControl* control, RoundKeys* keys, const std::uint16_t* embedding, int hidden,
+                       float* x) {
+  ptx::wait_for_preceding_grid();
+  ptx::launch_dependents();  // not before: kernels of this round read `control` before they wait for anything
   const auto block = static_cast<int>(blockIdx.x);
-  constexpr int kWords = sizeof(RoundControl) / sizeof(std::int32_t);
-  static_assert(kWords <= kEmbedThreads);
-  const auto* source = reinterpret_cast<const volatile std::int32_t*>(host);
-  if (threadIdx.x == 0) token = source[block];  // tokens are the struct's first member
-  if (block == 0 && threadIdx.x < kWords) {
-    reinterpret_cast<std::int32_t*>(control)[threadIdx.x] = source[threadIdx.x];
-  }
   if (block == 0 && threadIdx.x < kMostRoundTokens) {
     keys->best[threadIdx.x] = 0;
     keys->fault[threadIdx.x] = 0;
     keys->spun_ns = 0;
   }
-  __syncthreads();
-  embed_row(embedding, token, hidden, x + static_cast<std::int64_t>(block) * hidden);
+  embed_row(embedding, control->tokens[block], hidden, x + static_cast<std::int64_t>(block) * hidden);
 }
 
 __global__ void __launch_bounds__(kEmbedThreads)
@@ -194,8 +198,9 @@ __global__ void spin_kernel(std::uint64_t ns, RoundKeys* keys) {
 
 void launch_begin_round(const RoundControl* host, RoundControl* control, RoundKeys* keys,
                         const std::uint16_t* embedding, int hidden, int tokens, float* x, const CudaLaunch& launch) {
-  launch_kernel("begin_round", begin_round_kernel, {.blocks = tokens, .threads = kEmbedThreads}, launch, host, control,
-                keys, embedding, hidden, x);
+  launch_take_control(host, control, sizeof(RoundControl) / sizeof(std::int32_t), launch);
+  launch_kernel("begin_round", begin_round_kernel, {.blocks = tokens, .threads = kEmbedThreads}, launch, control, keys,
+                embedding, hidden, x);
 }
 
 void launch_embed(const std::int32_t* tokens, int count, const std::uint16_t* embedding, int hidden, float* x,

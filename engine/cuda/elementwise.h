@@ -25,7 +25,8 @@ struct RoundOutcome {
 };
 
 // Starts a round: copies `host` (mapped host memory) to `control`, empties the keys, and writes the embedding's rows of
-// the first `tokens` tokens to x [tokens][hidden] FP32.
+// the first `tokens` tokens to x [tokens][hidden] FP32. Two kernels, the first of them never programmatic; what comes
+// after may read the control before it waits.
 void launch_begin_round(const RoundControl* host, RoundControl* control, RoundKeys* keys,
                         const std::uint16_t* embedding, int hidden, int tokens, float* x, const CudaLaunch& launch);
 // The same rows for tokens in device memory.

@@ -83,6 +83,21 @@ TEST(MemoryPlan, WeightsCountTheirTiles) {
   EXPECT_LT(total(WeightFormat::kQ3), total(WeightFormat::kQ4));
 }
 
+// A copy of the head in groups of 64: half a byte a weight and two bytes a group.
+TEST(MemoryPlan, AScreenAddsItsTilesToTheHead) {
+  const SyntheticCheckpoint checkpoint("synthetic:27b?seed=1");
+  const auto head = [&](HeadScreen screen) {
+    EngineOptions options = rounds_in_bf16();
+    options.head.screen = screen;
+    for (const MemoryPart& part : plan_cuda_weights(checkpoint.config(), options))
+      if (part.name == "head") return part.bytes;
+    return std::uint64_t{0};
+  };
+  const std::uint64_t weights = 248'320ULL * 5120;
+  EXPECT_EQ(head(HeadScreen::kQ4) - head(HeadScreen::kNone), weights / 2 + weights / 64 * 2);
+  EXPECT_EQ(head(HeadScreen::kQ3) - head(HeadScreen::kNone), weights * 3 / 8 + weights / 64 * 2);
+}
+
 // What a plan calls its parts decides what they are held against once they are allocated.
 TEST(MemoryPlan, EveryPartIsOfAnInventoryOrBesideIt) {
   const SyntheticCheckpoint checkpoint("synthetic:27b?seed=1");

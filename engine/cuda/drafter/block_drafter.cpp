@@ -13,6 +13,7 @@
 #include "engine/backend/sequence_checks.h"
 #include "engine/cuda/attention/attention_layout.h"
 #include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/device/take_control.h"
 #include "engine/cuda/drafter/drafter_sizes.h"
 #include "engine/cuda/elementwise.h"
 
@@ -162,14 +163,11 @@ void CudaBlockDrafter::norm(int tokens, const ProductResult& increment, const De
 }
 
 void CudaBlockDrafter::launch_context(const Pass& pass, const Operand& features) const {
-  CudaLaunch launch = pass.launch;
-  launch.programmatic =
-      false;  // waits for the whole of begin_draft: kernels after it read the control before they wait
-  const ProductResult projected = multiply(weights_.fc, features, settings_, launch);
+  const ProductResult projected = multiply(weights_.fc, features, settings_, pass.launch);
   const Operand context = operand(DrafterOperand::kContext, pass.features, weights_.context.matrix);
   norm(pass.features, projected, context_x_, weights_.hidden_norm, context, nullptr, "hidden_norm.weight", pass.launch);
-  launch = pass.launch;
-  const ProductResult key_values = multiply(weights_.context, context, settings_, launch);
+  const ProductResult key_values = multiply(weights_.context, context, settings_, pass.launch);
+  CudaLaunch launch = pass.launch;
   launch.part = "drafter.context";
   launch.bytes = static_cast<std::uint64_t>(pass.features * config_.layer_count() * layer_bytes_a_position());
   launch_draft_heads({.shape = shape_,
@@ -239,19 +237,16 @@ void CudaBlockDrafter::launch_block(const Pass& pass) const {
   ProductResult increment;
   for (std::size_t layer = 0; layer < weights_.layers.size(); ++layer) {
     const CudaDrafterLayerWeights& weights = weights_.layers[layer];
-    CudaLaunch launch = pass.launch;
-    // Without features this is the first kernel after begin_draft.
-    if (layer == 0 && pass.features == 0) launch.programmatic = false;
     const Operand input = operand(DrafterOperand::kNormed, pass.block, weights.qkv.matrix);
     norm(pass.block, increment, x_, weights.input_norm, input, nullptr,
-         fmt::format("layers.{}.input_layernorm.weight", layer).c_str(), launch);
+         fmt::format("layers.{}.input_layernorm.weight", layer).c_str(), pass.launch);
     increment = launch_attention(pass, layer, input);
     const Operand normed = operand(DrafterOperand::kNormed, pass.block, weights.gate_up.matrix);
     norm(pass.block, increment, x_, weights.post_norm, normed, nullptr,
          fmt::format("layers.{}.post_attention_layernorm.weight", layer).c_str(), pass.launch);
     const ProductResult gate_up = multiply(weights.gate_up, normed, settings_, pass.launch);
     const Operand activated = operand(DrafterOperand::kActivated, pass.block, weights.down.matrix);
-    launch = pass.launch;
+    CudaLaunch launch = pass.launch;
     launch.part = part_name(layer, "mlp");
     launch_mlp_activation(gate_up, pass.block, static_cast<int>(config_.intermediate_size), activated, launch);
     increment = multiply(weights.down, activated, settings_, pass.launch);
@@ -263,15 +258,15 @@ void CudaBlockDrafter::launch_block(const Pass& pass) const {
   CudaLaunch launch = pass.launch;
   launch.part = "drafter.candidates";
   const DraftChunks chunks{chunk_largest_.as<float>(), chunk_sums_.as<float>()};
-  launch_draft_chunks(head, pass.block, control(), chunks, launch);
-  launch_draft_candidates(head, pass.block, control(), chunks, outcome_.get(), launch);
+  const DraftRows rows{.first = 1, .count = pass.block - 1, .out = 1};
+  launch_draft_chunks(head, pass.block, rows, control(), chunks, launch);
+  launch_draft_candidates(head, rows, control(), chunks, {}, outcome_.get(), launch);
 }
 
 void CudaBlockDrafter::launch_pass(const Pass& pass) const {
   CudaLaunch launch = pass.launch;
   launch.part = "drafter.embed_tokens.weight";
-  BeginDraftArguments begin{.host = host_control_.get(),
-                            .control = control(),
+  BeginDraftArguments begin{.control = control(),
                             .embedding = target_.embedding,
                             .hidden = static_cast<int>(config_.hidden_size),
                             .block = pass.block,
@@ -280,6 +275,7 @@ void CudaBlockDrafter::launch_pass(const Pass& pass) const {
                             .features = {},
                             .context_x = context_x_.as<float>()};
   if (pass.features > 0) begin.features = operand(DrafterOperand::kFeatures, pass.features, weights_.fc.matrix);
+  launch_take_control(host_control_.get(), control(), sizeof(DraftControl) / sizeof(std::int32_t), launch);
   launch_begin_draft(begin, launch);
   if (pass.features > 0) launch_context(pass, begin.features);
   if (pass.block == 0) return;
@@ -287,7 +283,7 @@ void CudaBlockDrafter::launch_pass(const Pass& pass) const {
   launch_block(pass);
 }
 
-void CudaBlockDrafter::absorb(std::span<const std::int32_t> rows, std::int64_t first) {
+void CudaBlockDrafter::absorb(std::span<const std::int32_t> rows, std::span<const std::int32_t>, std::int64_t first) {
   if (!pending_.empty()) throw internal_error("taps of a round that were not projected");
   if (rows.size() > kMostRoundTokens) throw internal_error("more taps than a round has rows");
   pending_.assign(rows.begin(), rows.end());
@@ -313,7 +309,9 @@ void CudaBlockDrafter::settle() {
   pending_.clear();
 }
 
-void CudaBlockDrafter::absorb_prefill(int count, std::int64_t first) {
+void CudaBlockDrafter::absorb_prefill(std::span<const std::int32_t> tokens_of_chunk, const std::int32_t*,
+                                      std::int64_t first) {
+  const auto count = static_cast<std::int64_t>(tokens_of_chunk.size());
   if (exact()) throw internal_error("prefill chunks are for bf16 activations");
   const CudaLaunch launch{.stream = stream_};
   const std::int64_t columns = weights_.fc.matrix.columns;

@@ -16,15 +16,13 @@
 #include <utility>
 #include <vector>
 
-#include "engine/backend/backend.h"
 #include "engine/cuda/device/cuda_device.h"
 #include "engine/cuda/device/mapped_host.h"
-#include "engine/cuda/device/round_graph.h"
+#include "engine/cuda/drafter/drafter.h"
 #include "engine/cuda/drafter/drafter_sizes.h"
 #include "engine/cuda/drafter/drafter_weights.h"
 #include "engine/cuda/head/proposal_head.h"
 #include "engine/cuda/product/prefill_product.h"
-#include "engine/cuda/taps.h"
 
 namespace tare::engine {
 
@@ -41,7 +39,7 @@ struct DrafterTarget {
 // Called with the embedded block, [rows][hidden] FP32 in device memory, before the first layer; outside graphs only.
 using BlockCallback = std::function<void(float* x)>;
 
-class CudaBlockDrafter {
+class CudaBlockDrafter final : public CudaDrafter {
  public:
   // Throws Error (input): a shape without kernels, an option beyond what is drafted here.
   static void check(const BlockDrafterConfig& config, const EngineOptions& options);
@@ -55,29 +53,26 @@ class CudaBlockDrafter {
 
   [[nodiscard]] const BlockDrafterConfig& config() const { return config_; }
   // Where passes of the target leave their taps.
-  [[nodiscard]] TapBuffers taps() const;
+  [[nodiscard]] TapBuffers taps() const override;
 
   // Forgets what is not projected; the context is that of the positions absorbed anew.
-  void reset() { pending_.clear(); }
-  // Rows `rows` of the taps of the last round were committed at positions first, first + 1, ...; at most 32.
-  void absorb(std::span<const std::int32_t> rows, std::int64_t first);
-  // Projects what absorb named, if anything: before a round overwrites the taps.
-  void settle();
-  // Projects the taps of a prefill chunk of `count` tokens at positions first...
-  void absorb_prefill(int count, std::int64_t first);
-
-  // All positions below `frontier` have been absorbed. Waits for the GPU. Errors as Backend::draft's.
-  [[nodiscard]] DraftOutput draft(const DraftRequest& request, std::int64_t frontier);
+  void reset() override { pending_.clear(); }
+  // Rows of the taps; the tokens are of no use to it.
+  void absorb(std::span<const std::int32_t> rows, std::span<const std::int32_t> tokens, std::int64_t first) override;
+  // Projects what absorb named, if anything.
+  void settle() override;
+  // Projects the taps of the chunk.
+  void absorb_prefill(std::span<const std::int32_t> tokens, const std::int32_t* device_tokens,
+                      std::int64_t first) override;
+  [[nodiscard]] DraftOutput draft(const DraftRequest& request, std::int64_t frontier) override;
 
   // Sees every later block, until another is set; drafts are launched kernel by kernel while one is.
   void set_block_callback(BlockCallback callback) { on_block_ = std::move(callback); }
 
-  // Kernels of the last draft.
-  [[nodiscard]] const std::vector<LaunchRecord>& launches() const { return launched_; }
-  void cut_graphs(RoundCut cut);
-  // Bytes of drafting `tokens` ahead and of absorbing `width` tokens, once each, when `context` tokens are absorbed.
-  void account(InventoryAccount& account, std::int64_t context, std::int64_t width, std::int64_t tokens) const;
-  [[nodiscard]] Json description() const;
+  [[nodiscard]] const std::vector<LaunchRecord>& launches() const override { return launched_; }
+  void cut_graphs(RoundCut cut) override;
+  void account(InventoryAccount& account, std::int64_t context, std::int64_t width, std::int64_t tokens) const override;
+  [[nodiscard]] Json description() const override;
   // Of the last draft, [block][hidden] FP32 in device memory, after the final norm.
   [[nodiscard]] const float* hidden() const { return normed_.as<float>(); }
 

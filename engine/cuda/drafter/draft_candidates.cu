@@ -52,13 +52,15 @@ struct RowSum {
 
 // A warp has one chunk of two rows of the block.
 __global__ void __launch_bounds__(kChunkThreads)
-    draft_chunks_kernel(const __grid_constant__ ProductResult head, int block, const DraftControl* control,
+    draft_chunks_kernel(const __grid_constant__ ProductResult head, int tokens,
+                        const __grid_constant__ DraftRows rows_of, const DraftControl* control,
                         const __grid_constant__ DraftChunks chunks) {
   ptx::launch_dependents();
-  const int pairs = (block + 1) / 2;
+  const int first_row = rows_of.of_last_feature ? control->features - 1 : rows_of.first;
+  const int pairs = rows_of.pairs();
   const int task = static_cast<int>(blockIdx.x) * kChunkWarps + static_cast<int>(threadIdx.x) / 32;
   const auto lane = static_cast<int>(threadIdx.x % 32);
-  const int pair = task % pairs;
+  const int pair = first_row / 2 + task % pairs;
   const int chunk = task / pairs;
   const int chunk_rows = logit_chunk_rows(head.rows);
   const int begin = chunk * chunk_rows;
@@ -88,7 +90,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     } else {
       for (int i = 0; i < 2 * kQuads; ++i) {
         const int id = first_id + i / 2 * 64 + i % 2;
-        const float2 two = id < end ? product_pair(head, id, pair, block) : float2{0.0F, 0.0F};
+        const float2 two = id < end ? product_pair(head, id, pair, tokens) : float2{0.0F, 0.0F};
         logits[0][i] = two.x;
         logits[1][i] = two.y;
       }
@@ -99,20 +101,23 @@ __global__ void __launch_bounds__(kChunkThreads)
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     rows[i].merge(factor);
-    const int row = 2 * pair + i;
-    if (lane != 0 || row < 1 || row >= block) continue;
+    const int nth = 2 * pair + i - first_row;
+    if (lane != 0 || nth < 0 || nth >= rows_of.count) continue;
+    const int row = rows_of.out + nth;
     chunks.largest[row * kMostLogitChunks + chunk] = rows[i].largest;
     chunks.sums[row * kMostLogitChunks + chunk] = rows[i].sum;
   }
 }
 
 __global__ void __launch_bounds__(kSelectThreads)
-    draft_candidates_kernel(const __grid_constant__ ProductResult head, const DraftControl* control,
-                            const __grid_constant__ DraftChunks chunks, volatile DraftOutcome* outcome) {
+    draft_candidates_kernel(const __grid_constant__ ProductResult head, const __grid_constant__ DraftRows rows_of,
+                            const DraftControl* control, const __grid_constant__ DraftChunks chunks,
+                            const __grid_constant__ DraftChain chain, volatile DraftOutcome* outcome) {
   __shared__ SelectSpace select;
   __shared__ float warp_sums[kSelectWarps];
   const auto thread = static_cast<int>(threadIdx.x);
-  const int row = static_cast<int>(blockIdx.x) + 1;
+  const int row = rows_of.out + static_cast<int>(blockIdx.x);
+  const int token = (rows_of.of_last_feature ? control->features - 1 : rows_of.first) + static_cast<int>(blockIdx.x);
   const int candidates = control->candidates;
   const float inverse_temperature = control->inverse_temperature;
   ptx::wait_for_preceding_grid();
@@ -120,7 +125,7 @@ __global__ void __launch_bounds__(kSelectThreads)
   const bool real = thread < logit_chunks(head.rows);
   const float chunk_largest = real ? chunks.largest[row * kMostLogitChunks + thread] : -INFINITY;
   const float chunk_sum = real ? chunks.sums[row * kMostLogitChunks + thread] : 0.0F;
-  select_candidates(head, row, chunks.largest + row * kMostLogitChunks, candidates, select);
+  select_candidates(head, token, chunks.largest + row * kMostLogitChunks, candidates, select);
   const LogitKey chosen = select.keys[thread % 32];
   const float largest = logit_of(select.keys[0]);
   float sum = real ? chunk_sum * exp2f((chunk_largest - largest) * inverse_temperature * kLog2E) : 0.0F;
@@ -132,23 +137,28 @@ __global__ void __launch_bounds__(kSelectThreads)
   for (const float of_warp : warp_sums) total += of_warp;
   outcome->tokens[row][thread] = id_of(chosen);
   outcome->log_probabilities[row][thread] = (logit_of(chosen) - largest) * inverse_temperature - logf(total);
-  if (thread == 0) outcome->fault[row] = isfinite(total) ? 0 : 1;
+  if (thread != 0) return;
+  outcome->fault[row] = isfinite(total) ? 0 : 1;
+  if (chain.best == nullptr) return;
+  const int best = max(id_of(chosen), 0);  // of rows that are not finite there is none
+  *chain.best = chain.ids == nullptr ? best : chain.ids[best];
 }
 
 }  // namespace
 
-void launch_draft_chunks(const ProductResult& head, int block, const DraftControl* control, const DraftChunks& chunks,
-                         const CudaLaunch& launch) {
-  const int tasks = logit_chunks(head.rows) * ((block + 1) / 2);
+void launch_draft_chunks(const ProductResult& head, int tokens, const DraftRows& rows, const DraftControl* control,
+                         const DraftChunks& chunks, const CudaLaunch& launch) {
+  const int tasks = logit_chunks(head.rows) * rows.pairs();
   launch_kernel("draft_chunks", draft_chunks_kernel,
-                {.blocks = (tasks + kChunkWarps - 1) / kChunkWarps, .threads = kChunkThreads}, launch, head, block,
-                control, chunks);
+                {.blocks = (tasks + kChunkWarps - 1) / kChunkWarps, .threads = kChunkThreads}, launch, head, tokens,
+                rows, control, chunks);
 }
 
-void launch_draft_candidates(const ProductResult& head, int block, const DraftControl* control,
-                             const DraftChunks& chunks, DraftOutcome* outcome, const CudaLaunch& launch) {
-  launch_kernel("draft_candidates", draft_candidates_kernel, {.blocks = block - 1, .threads = kSelectThreads}, launch,
-                head, control, chunks, outcome);
+void launch_draft_candidates(const ProductResult& head, const DraftRows& rows, const DraftControl* control,
+                             const DraftChunks& chunks, const DraftChain& chain, DraftOutcome* outcome,
+                             const CudaLaunch& launch) {
+  launch_kernel("draft_candidates", draft_candidates_kernel, {.blocks = rows.count, .threads = kSelectThreads}, launch,
+                head, rows, control, chunks, chain, outcome);
 }
 
 }  // namespace tare::engine

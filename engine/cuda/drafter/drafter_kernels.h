@@ -1,6 +1,6 @@
 // The kernels of a draft that no other pass has, one launch function each; block_drafter.cpp puts them together.
 //
-//   begin_draft       control and embedded block; taps of new positions as the operand of fc
+//   begin_draft       embedded block; taps of new positions as the operand of fc
 //   draft_heads       norms of queries and keys, rotation, keys and values to the cache
 //   draft_attention   a part of the visible positions for the rows of one key-value head
 //   draft_merge       parts in order, operand of the output projection
@@ -39,20 +39,19 @@ struct DraftCache {
   std::int64_t slots = 0;
 };
 
-// Writes control, x = rows of the embedding [block][hidden] FP32; and, unless features.width is 0, the operand of fc
-// from rows of the taps [row][columns] FP32 (zeros past control->features) and zeros to context_x [width][hidden].
+// Writes x = rows of the embedding [block][hidden] FP32; and, unless features.width is 0, the operand of fc from rows
+// of the taps [row][columns] FP32 (zeros past control->features) and zeros to context_x [width][hidden].
 struct BeginDraftArguments {
-  const DraftControl* host = nullptr;  // mapped
-  DraftControl* control = nullptr;
+  const DraftControl* control = nullptr;
   const std::uint16_t* embedding = nullptr;
-  int hidden = 0;
-  int block = 0;  // rows; 0: features only
+  int hidden = 0;  // even
+  int block = 0;   // rows; 0: features only
   float* x = nullptr;
   const float* taps = nullptr;
   Operand features;
   float* context_x = nullptr;
 };
-// Not programmatic, and neither may its successor be: later kernels read the control before they wait.
+// The successor of launch_take_control: lets nobody start before it has waited.
 void launch_begin_draft(const BeginDraftArguments& arguments, const CudaLaunch& launch);
 
 enum class DraftQueries { kNone, kFP32Rows, kBF16Rows };
@@ -132,17 +131,33 @@ void launch_draft_attention(const DraftAttentionArguments& arguments, int parts,
 // The operand of heads * head_dim columns: all tokens of its width, zeros past the block.
 void launch_draft_merge(const DraftAttentionArguments& arguments, const Operand& out, const CudaLaunch& launch);
 
-// Of rows 1 .. block - 1: [row][kMostLogitChunks].
+// Which tokens of the head's product are rows of a draft, and which: tokens first .. first + count - 1 are rows out,
+// out + 1, ...; of_last_feature: the one token control->features - 1.
+struct DraftRows {
+  int first = 0;
+  int count = 1;
+  int out = 1;
+  bool of_last_feature = false;
+  [[nodiscard]] constexpr int pairs() const { return of_last_feature ? 1 : (first + count + 1) / 2 - first / 2; }
+};
+// [row][kMostLogitChunks].
 struct DraftChunks {
   float* largest = nullptr;
   float* sums = nullptr;  // of 2^((logit - largest of the chunk) log2 e / temperature); NaN when a logit of the chunk
                           // is not finite
 };
-void launch_draft_chunks(const ProductResult& head, int block, const DraftControl* control, const DraftChunks& chunks,
-                         const CudaLaunch& launch);
-// Writes candidates most likely first, ties to the lowest id, and log softmax(logits / temperature) to mapped host
-// memory; rows 1 .. block - 1. The last kernel of a draft.
-void launch_draft_candidates(const ProductResult& head, int block, const DraftControl* control,
-                             const DraftChunks& chunks, DraftOutcome* outcome, const CudaLaunch& launch);
+// tokens: of the pass that the head's product was for.
+void launch_draft_chunks(const ProductResult& head, int tokens, const DraftRows& rows, const DraftControl* control,
+                         const DraftChunks& chunks, const CudaLaunch& launch);
+// Where the likeliest token goes on: ids[row of the head] (null: the row itself) to *best (null: nowhere).
+struct DraftChain {
+  const std::int32_t* ids = nullptr;
+  std::int32_t* best = nullptr;
+};
+// Writes candidates (rows of the head) most likely first, ties to the lowest id, and log softmax(logits / temperature)
+// to mapped host memory.
+void launch_draft_candidates(const ProductResult& head, const DraftRows& rows, const DraftControl* control,
+                             const DraftChunks& chunks, const DraftChain& chain, DraftOutcome* outcome,
+                             const CudaLaunch& launch);
 
 }  // namespace tare::engine

@@ -65,13 +65,22 @@ __device__ __forceinline__ void look_at_chunk(const ProductResult& result, int t
                                               const Look& look) {
   constexpr int kRowBlock = 256;
   constexpr int kVectors = kRowBlock / 32;
+  constexpr int kPlanesAtOnce = 2;  // of 248320x5120 over 264 blocks
   const auto lane = static_cast<int>(threadIdx.x % 32);
   for (int first = begin; first < end; first += kRowBlock) {
     float logits[kVectors];
+    // Once for all rows: how many planes there are takes divisions, and took most of the time.
+    const int planes = result.planes ? result.plan.planes(first / kRowBlock) : 1;
+    const std::int64_t stride = result.planes ? plane_floats(result.plan, result.width) : 0;
+    const float* source = result.data + (result.planes ? plane_place(result.width, first, token)
+                                                       : static_cast<std::int64_t>(token) * result.rows + first);
+    const int step = result.planes ? 2 : 1;  // from one row to the next
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const int id = first + 32 * i + lane;
-      logits[i] = id < end ? product_value(result, id, token) : -INFINITY;
+      const int row = 32 * i + lane;
+      logits[i] = -INFINITY;
+      if (first + row < end)
+        logits[i] = sum_planes<kPlanesAtOnce, OneFloat>(source + step * row, stride, planes).x * result.factor;
     }
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {

@@ -41,8 +41,9 @@ class CandidatesCase {
     const PoisonedBuffer sums(kMostRoundTokens * kMostLogitChunks * sizeof(float));
     std::memset(outcome_.get(), 0xFF, sizeof(DraftOutcome));
     const DraftChunks chunks{largest.as<float>(), sums.as<float>()};
-    launch_draft_chunks(result_, block_, device_control.as<DraftControl>(), chunks, {});
-    launch_draft_candidates(result_, block_, device_control.as<DraftControl>(), chunks, outcome_.get(), {});
+    const DraftRows rows{.first = 1, .count = block_ - 1, .out = 1};
+    launch_draft_chunks(result_, block_, rows, device_control.as<DraftControl>(), chunks, {});
+    launch_draft_candidates(result_, rows, device_control.as<DraftControl>(), chunks, {}, outcome_.get(), {});
     synchronize();
     EXPECT_TRUE(largest.canaries_intact());
     EXPECT_TRUE(sums.canaries_intact());

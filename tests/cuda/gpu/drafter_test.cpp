@@ -97,14 +97,15 @@ class DrafterCase {
       put_taps(
           features.subspan(static_cast<std::size_t>(begin * columns()), static_cast<std::size_t>(rows * columns())),
           places);
-      drafter_->absorb(places, first + begin);
+      drafter_->absorb(places, std::vector<std::int32_t>(places.size()), first + begin);
     }
   }
   void absorb_prefill(std::span<const float> features, std::int64_t first) {
     std::vector<std::uint16_t> narrow;
     for (const float value : features) narrow.push_back(float_to_bfloat16(value));
     copy_to_device(drafter_->taps().prefill, std::as_bytes(std::span<const std::uint16_t>(narrow)));
-    drafter_->absorb_prefill(static_cast<int>(static_cast<std::int64_t>(features.size()) / columns()), first);
+    const std::vector<std::int32_t> tokens(features.size() / static_cast<std::size_t>(columns()));
+    drafter_->absorb_prefill(tokens, nullptr, first);
   }
   [[nodiscard]] std::vector<double> hidden(int rows) const {
     std::vector<float> values(static_cast<std::size_t>(rows * config_.hidden_size));

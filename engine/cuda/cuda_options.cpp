@@ -1,0 +1,90 @@
+#include "engine/cuda/cuda_options.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "engine/backend/sequence_checks.h"
+#include "engine/cuda/drafter/block_drafter.h"
+#include "engine/cuda/drafter/mtp_drafter.h"
+#include "engine/cuda/head/screened_head.h"
+#include "engine/cuda/model_shapes.h"
+
+namespace tare::engine {
+namespace {
+
+constexpr std::int64_t kDefaultChunk = 4096;
+
+// Codecs that the CPU defines and this backend has no kernels for.
+void refuse_codecs(const EngineOptions& options) {
+  const auto refuse = [](bool found, const std::string& path, const std::string& word) {
+    if (found)
+      throw input_error(path, fmt::format("backend cuda has no kernels for {}", word), "use --set backend=cpu");
+  };
+  const auto refuse_weights = [&](WeightFormat format, const std::string& path) {
+    refuse(format == WeightFormat::kQ5 || format == WeightFormat::kNVFP4, path, to_text(format));
+  };
+  refuse_weights(options.weights.format, "weights.format");
+  for (std::size_t i = 0; i < options.weights.overrides.size(); ++i)
+    refuse_weights(options.weights.overrides[i].format, fmt::format("weights.overrides[{}].format", i));
+  refuse(options.weights.scales != ScaleFormat::kFP16, "weights.scales", to_text(options.weights.scales));
+  const auto refuse_cache = [&](CacheFormat format, const std::string& path) {
+    refuse(format == CacheFormat::kInt8 || format == CacheFormat::kNVFP4, path, to_text(format));
+  };
+  refuse_cache(options.kv.key, "kv.key");
+  refuse_cache(options.kv.value, "kv.value");
+  refuse(options.kv.rotation != KeyRotation::kNone, "kv.rotation", to_text(options.kv.rotation));
+  const StateFormat state = options.state.recurrent;
+  refuse(state == StateFormat::kBF16 || state == StateFormat::kInt8, "state.recurrent", to_text(state));
+}
+
+}  // namespace
+
+bool drafts_with_mtp(const EngineOptions& options) {
+  return options.speculate.drafter == "mtp";
+}
+
+EngineOptions settle_cuda_options(EngineOptions options, const ModelConfig& config, const BlockDrafterConfig* drafter) {
+  refuse_codecs(options);
+  if (options.activations.format == ActivationFormat::kQ8) {
+    throw input_error("activations.format", "q8 needs backend cpu", "cuda has fp32 and bf16");
+  }
+  if (options.activations.format == ActivationFormat::kAuto) options.activations.format = ActivationFormat::kBF16;
+  if (options.handicap.place == HandicapPlace::kKernel && options.handicap.share > 0) {
+    throw input_error("handicap.share", "is spun on the host only", "give handicap.ns for place kernel");
+  }
+  check_heads(options);
+  CudaScreenedHead::check(config, options);
+  if (options.prefill.chunk == 0) options.prefill.chunk = kDefaultChunk;
+  const bool snapshots = options.rollback == Rollback::kSnapshot;
+  if (snapshots && options.gdn.form == GdnForm::kChunked) {
+    throw input_error("rollback", "snapshot needs gdn.form recurrent on backend cuda",
+                      "the chunk form has no state of a node; with it ring and tree_chunk are the same");
+  }
+  const int most_nodes = snapshots || options.speculate.candidates > 1 ? kMostTreeNodes : kMostRoundTokens;
+  if (options.speculate.drafter != "none" && options.speculate.tree_nodes > most_nodes) {
+    throw input_error("speculate.tree_nodes",
+                      fmt::format("{} nodes; backend cuda verifies {}", options.speculate.tree_nodes, most_nodes),
+                      "16 of a tree, or with rollback snapshot; 32 of a chain (speculate.candidates 1)");
+  }
+  if (drafter != nullptr) {
+    CudaBlockDrafter::check(*drafter, options);
+    if (options.speculate.draft_tokens == 0) options.speculate.draft_tokens = drafter->block_size - 1;
+  }
+  if (drafts_with_mtp(options)) {
+    CudaMtpDrafter::check(config, options);
+    if (options.speculate.draft_tokens == 0) options.speculate.draft_tokens = CudaMtpDrafter::kDefaultTokens;
+  }
+  return options;
+}
+
+void check_cuda_shape(const ModelConfig& config) {
+  check_gdn_shape(gdn_shape_of(config));
+  check_attention_shape(attention_shape_of(config));
+  const auto even = [](std::int64_t size, const char* name) {
+    if (size % 2 != 0) throw input_error(name, fmt::format("{} is odd; backend cuda needs an even size", size));
+  };
+  even(config.hidden_size, "hidden_size");
+  even(config.intermediate_size, "intermediate_size");
+}
+
+}  // namespace tare::engine
