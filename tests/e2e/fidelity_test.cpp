@@ -69,6 +69,30 @@ TEST_F(FidelityCommand, APolicyPassesAFinerAndFailsACoarserFormat) {
   EXPECT_EQ(judge("q8", {"--windows", "4"}).code, 3);
 }
 
+// A checkpoint of tare quantize says bit for bit what quantising at load says, and is scored against the reference of
+// the checkpoint that it was made from; against no other.
+TEST_F(FidelityCommand, AQuantisedCheckpointScoresAsTheFormatItHolds) {
+  const auto scores = [&] {
+    Json rows = result()["rows"];
+    for (Json& row : rows) row.erase("difference");
+    return rows;
+  };
+  const std::vector<std::string> small = {"--windows", "2", "--round-nodes", "4"};
+  std::vector<std::string> at_load = small;
+  at_load.insert(at_load.end(), {"--set", "weights.format=q4"});
+  ASSERT_EQ(fidelity(at_load).code, 0);
+  const Json wanted = scores();
+  const Finished made =
+      run({tare(), "quantize", "--model", model_, "--set", "weights.format=q4", "--out", "q4"}, folder_);
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(fidelity(small, "q4").code, 2) << "its digest is not the reference's";
+  std::vector<std::string> of_model = small;
+  of_model.insert(of_model.end(), {"--reference-model", model_});
+  const Finished scored = fidelity(of_model, "q4");
+  ASSERT_EQ(scored.code, 0) << scored.err;
+  EXPECT_EQ(scores(), wanted);
+}
+
 TEST_F(FidelityCommand, RefusesWhatTheReferenceIsNotOf) {
   const Finished other = fidelity({}, source("tests/fixtures/hybrid-small"));
   EXPECT_EQ(other.code, 2);
