@@ -47,7 +47,7 @@ inline std::vector<BrokenExperiment> broken_experiments() {
       {"unknown option", "arms[1].options.wieghts",
        R"({"arms": [{"name": "a"}, {"name": "b", "options": {"wieghts": {}}}]})"},
       {"unknown option value", "arms[1].options.weights.format",
-       R"({"arms": [{"name": "a"}, {"name": "b", "options": {"weights": {"format": "q5"}}}]})"},
+       R"({"arms": [{"name": "a"}, {"name": "b", "options": {"weights": {"format": "q1"}}}]})"},
       {"option out of range", "arms[1].options.prefill.chunk",
        R"({"arms": [{"name": "a"}, {"name": "b", "options": {"prefill": {"chunk": -1}}}]})"},
       {"unknown common option", "options.threads", R"({"options": {"threads": 2}})"},
