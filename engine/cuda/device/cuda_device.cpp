@@ -11,7 +11,7 @@
 namespace tare::engine {
 namespace {
 
-constexpr int kLeastMajor = 8;  // bulk of the kernels; sm_89 is the least that is built
+constexpr int kLeastMajor = 8;           // bulk of the kernels; sm_89 is the least that is built
 constexpr std::size_t kPciIdBytes = 32;  // "0000:01:00.0" and room
 
 Error no_gpu(const std::string& why) {

@@ -11,8 +11,9 @@ namespace tare::engine {
 struct CudaDevice {
   int index = 0;
   std::string name;
-  std::string pci_bus_id;  // "0000:01:00.0": what other tools know it by, whatever CUDA_VISIBLE_DEVICES did to the index
-  int major = 0;  // compute capability
+  std::string
+      pci_bus_id;  // "0000:01:00.0": what other tools know it by, whatever CUDA_VISIBLE_DEVICES did to the index
+  int major = 0;   // compute capability
   int minor = 0;
   int multiprocessors = 0;
   std::uint64_t memory_bytes = 0;

@@ -38,10 +38,10 @@ __device__ __forceinline__ void barrier_arrive(std::uint32_t shared_barrier) {
 }
 // By a whole warp: one arrival of one lane, when what the warp loaded from shared memory up to `last_loaded` is in its
 // registers. The order of a load and an arrival in the program is not enough: the load may wait in its queue while the
-// arrival takes effect, and the copy engine, which is not held back by it, overwrite what is still to be read (seen on an
-// H200, beside a block whose loads fill that queue: one warp in 10^6 blocks read the stage after its own). Loads from
-// shared memory return in order, so the address of the arrival is made to depend on the last one. `zero`: 0, and the
-// compiler must not know (a kernel argument).
+// arrival takes effect, and the copy engine, which is not held back by it, overwrite what is still to be read (seen on
+// an H200, beside a block whose loads fill that queue: one warp in 10^6 blocks read the stage after its own). Loads
+// from shared memory return in order, so the address of the arrival is made to depend on the last one. `zero`: 0, and
+// the compiler must not know (a kernel argument).
 __device__ __forceinline__ void warp_barrier_arrive_after(std::uint32_t shared_barrier, std::uint32_t last_loaded,
                                                           std::uint32_t zero) {
   __syncwarp();
