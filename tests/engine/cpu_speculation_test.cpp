@@ -15,6 +15,7 @@
 #include "tests/engine/cpu_fixture.h"
 #include "tests/engine/embedded_model.h"
 #include "tests/engine/model_files.h"
+#include "tests/engine/tokens_within_reach.h"
 
 namespace tare::engine::test {
 namespace {
@@ -335,31 +336,6 @@ TEST_P(EmbeddedRounds, EmitTheTokensOfPlainGreedyDecoding) {
   EXPECT_GE(tokens_a_round["best_first 16"], tokens_a_round["chain"]);
   EXPECT_GE(tokens_a_round["best_first 32"], tokens_a_round["best_first 8"]);
   EXPECT_GE(tokens_a_round["best_first 16"], GetParam() == "mtp" ? 1.8 : 2.5);
-}
-
-// Walks `text` in rounds that commit at most `depth` nodes: how many tokens a round could have committed, on average.
-// `forgotten`: so many nodes of every commit are left out, a rollback gone wrong.
-double tokens_within_reach(Backend& backend, std::span<const std::int32_t> prompt, std::span<const std::int32_t> text,
-                           std::size_t depth, std::size_t forgotten = 0) {
-  backend.reset();
-  (void)backend.prefill(prompt);
-  const std::int64_t ahead = backend.options().speculate.draft_tokens;
-  std::int64_t within_reach = 0;
-  std::int64_t rounds = 0;
-  for (std::size_t at = 0; at + static_cast<std::size_t>(ahead) + 1 < text.size(); ++rounds) {
-    const TokenTree tree = grow_tree(text[at], backend.draft({text[at], ahead, 8, 1}), {.nodes = 16});
-    (void)backend.verify(tree, {.logits = false});
-    std::vector<std::int32_t> path = {0};
-    for (int child = tree.child(0, text[at + 1]); child >= 0; child = tree.child(child, text[at + path.size()])) {
-      path.push_back(child);
-    }
-    within_reach += static_cast<std::int64_t>(path.size());
-    path.resize(std::min(path.size(), depth));
-    at += path.size();
-    path.resize(path.size() - std::min(path.size(), forgotten));
-    backend.commit(path);
-  }
-  return static_cast<double>(within_reach) / static_cast<double>(rounds);
 }
 
 // A wrong state leaves the text right, which the target decides, and spoils only what is accepted.

@@ -3,15 +3,14 @@
 // decides) and only spoils what is accepted, so nothing but such a floor sees it in the drafter.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
 
 #include "engine/backend/argmax.h"
 #include "engine/cuda/cuda_backend.h"
-#include "engine/speculate/draft_tree.h"
 #include "tests/cuda/gpu/gpu_test.h"
+#include "tests/engine/tokens_within_reach.h"
 #include "tests/source_folder.h"
 
 namespace tare::engine::test {
@@ -19,9 +18,6 @@ namespace {
 
 using AcceptanceHopper = HopperTest;
 
-constexpr std::int64_t kRows = 15;
-constexpr std::int64_t kCandidates = 8;
-constexpr std::int64_t kNodes = 16;
 constexpr std::size_t kText = 120;
 constexpr int kDeepest = 6;
 // Tokens that a round could commit; 1 when no draft is ever right. Measured: 10.07 to 11.36 (these texts are loops),
@@ -61,31 +57,6 @@ std::vector<std::int32_t> plain_text(Backend& backend, std::span<const std::int3
     backend.commit(1);
   }
   return text;
-}
-
-// Walks `text` in rounds that commit at most `depth` nodes: how many tokens a round could have committed, on average.
-// `forgotten`: so many nodes of every commit are left out, a rollback gone wrong.
-double tokens_within_reach(Backend& backend, std::span<const std::int32_t> prompt, std::span<const std::int32_t> text,
-                           std::size_t depth, std::size_t forgotten = 0) {
-  backend.reset();
-  (void)backend.prefill(prompt);
-  std::int64_t within_reach = 0;
-  std::int64_t rounds = 0;
-  for (std::size_t at = 0; at + kRows + 1 < text.size(); ++rounds) {
-    const DraftOutput drafted = backend.draft({.anchor = text[at], .tokens = kRows, .candidates = kCandidates});
-    const TokenTree tree = grow_tree(text[at], drafted, {.nodes = kNodes, .candidates = kCandidates});
-    (void)backend.verify(tree, {.logits = false});
-    std::vector<std::int32_t> path = {0};
-    for (int child = tree.child(0, text[at + 1]); child >= 0; child = tree.child(child, text[at + path.size()])) {
-      path.push_back(child);
-    }
-    within_reach += static_cast<std::int64_t>(path.size());
-    path.resize(std::min(path.size(), depth));
-    at += path.size();
-    path.resize(path.size() - std::min(path.size(), forgotten));
-    backend.commit(path);
-  }
-  return static_cast<double>(within_reach) / static_cast<double>(rounds);
 }
 
 TEST_F(AcceptanceHopper, HoldsAfterRollbacksOfEveryDepth) {
