@@ -19,6 +19,7 @@
 #include "engine/cuda/device/round_graph.h"
 #include "engine/cuda/drafter/block_drafter.h"
 #include "engine/cuda/drafter/mtp_drafter.h"
+#include "engine/formats/hadamard.h"
 
 namespace tare::engine {
 namespace {
@@ -524,6 +525,11 @@ std::unique_ptr<Backend> make_cuda_backend(const Checkpoint& checkpoint, const E
     throw input_error("model", "backend cuda quantises at load, and this checkpoint is stored as codes",
                       "give the checkpoint that it was quantised from, or use --set backend=cpu");
   check_cuda_shape(checkpoint.config());
+  if (options.kv.rotation == KeyRotation::kHadamard && !has_hadamard(checkpoint.config().head_dim))
+    throw input_error(
+        "kv.rotation",
+        fmt::format("hadamard needs heads of a power of two, and these have {} channels", checkpoint.config().head_dim),
+        "set it to none");
   const std::unique_ptr<BlockDrafterCheckpoint> drafter = open_drafter(checkpoint, options);
   return std::make_unique<CudaBackend>(checkpoint, options, drafter.get());
 }

@@ -164,7 +164,8 @@ CudaForward::CudaForward(const ModelConfig& config, const EngineOptions& options
                         options.rollback == Rollback::kSnapshot);
       layer.gdn->reset(stream);
     } else {
-      layer.attention.emplace(attention_shape_of(config), options.kv.key, options.kv.value, key_value_slots(capacity));
+      layer.attention.emplace(attention_shape_of(config), options.kv.key, options.kv.value, key_value_slots(capacity),
+                              options.kv.rotation);
     }
   }
   std::vector<const CudaKeyValueCache*> caches;

@@ -56,7 +56,9 @@ void account_attention(InventoryAccount& account, const std::string& prefix, con
   add_vector(account, prefix + "self_attn.k_norm.weight", weights.k_norm);
   // The past and the new rows are read once, the new rows written.
   const auto a_position = static_cast<std::uint64_t>(cache.bytes_a_position());
-  account.add({prefix + "kv cache", to_text(cache.key_format) + " keys, " + to_text(cache.value_format) + " values",
+  account.add({prefix + "kv cache",
+               to_text(cache.key_format) + " keys, " + to_text(cache.value_format) + " values" +
+                   (cache.rotation == KeyRotation::kNone ? "" : ", rotated"),
                AccessPattern::kCache, cache.bytes(), a_position * static_cast<std::uint64_t>(context + 2 * width),
                element_count(2 * (context + width), config.key_value_channels())});
 }

@@ -32,9 +32,7 @@ void refuse_codecs(const EngineOptions& options) {
   };
   refuse_cache(options.kv.key, "kv.key");
   refuse_cache(options.kv.value, "kv.value");
-  refuse(options.kv.rotation != KeyRotation::kNone, "kv.rotation", to_text(options.kv.rotation));
-  const StateFormat state = options.state.recurrent;
-  refuse(state == StateFormat::kBF16 || state == StateFormat::kInt8, "state.recurrent", to_text(state));
+  refuse(options.state.recurrent == StateFormat::kInt8, "state.recurrent", to_text(options.state.recurrent));
 }
 
 }  // namespace

@@ -101,6 +101,9 @@ struct Pass {
          .query_form = form,
          .columns = columns,
          .query_factor = std::numbers::log2e_v<float> / std::sqrt(static_cast<float>(shape.head_dim)),
+         .hadamard_factor = cache.rotation == KeyRotation::kHadamard
+                                ? static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)))
+                                : 0.0F,
          .queries = workspace},
         launch);
   }
@@ -174,8 +177,8 @@ std::size_t key_value_cache_bytes(const CudaAttentionShape& shape, CacheFormat k
 }
 
 CudaKeyValueCache::CudaKeyValueCache(const CudaAttentionShape& shape_, CacheFormat key, CacheFormat value,
-                                     std::int64_t capacity_)
-    : shape(shape_), key_format(key), value_format(value), capacity(capacity_) {
+                                     std::int64_t capacity_, KeyRotation rotation_)
+    : shape(shape_), key_format(key), value_format(value), capacity(capacity_), rotation(rotation_) {
   const std::int64_t elements = cache_slots(capacity) * shape.kv_heads * shape.head_dim;
   keys_ = DeviceBuffer(static_cast<std::size_t>(elements * element_bytes(key)), "key cache");
   values_ = DeviceBuffer(static_cast<std::size_t>(elements * element_bytes(value)), "value cache");

@@ -38,11 +38,13 @@ struct CudaRopeTable {
 // (engine/formats/float_formats.h), without scales.
 class CudaKeyValueCache {
  public:
-  CudaKeyValueCache(const CudaAttentionShape& shape, CacheFormat key, CacheFormat value, std::int64_t capacity);
+  CudaKeyValueCache(const CudaAttentionShape& shape, CacheFormat key, CacheFormat value, std::int64_t capacity,
+                    KeyRotation rotation = KeyRotation::kNone);
   const CudaAttentionShape shape;
   const CacheFormat key_format;
   const CacheFormat value_format;
   const std::int64_t capacity;
+  const KeyRotation rotation;  // of keys as stored, and of the queries that meet them (formats/hadamard.h)
   [[nodiscard]] std::byte* keys() const { return keys_.data(); }
   [[nodiscard]] std::byte* values() const { return values_.data(); }
   [[nodiscard]] std::size_t bytes() const { return keys_.bytes() + values_.bytes(); }

@@ -27,10 +27,42 @@ __device__ __forceinline__ void store_query(const AttentionBeginArguments& argum
   *reinterpret_cast<__half2*>(reinterpret_cast<__half*>(arguments.queries) + place) = __float22half2_rn(pair);
 }
 
+// formats/hadamard.h of both tokens' heads, sum by sum: distances within a thread, a warp, and across warps. `rows` is
+// work space; every thread of the block.
+__device__ __forceinline__ void rotate_hadamard(float2 (&pairs)[2], float (&rows)[2][kMostHeadDim], int head_dim,
+                                                float factor) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const auto combine = [](bool upper, float own, float other) { return upper ? other - own : own + other; };
+#pragma unroll
+  for (int i = 0; i < 2; ++i) pairs[i] = {pairs[i].x + pairs[i].y, pairs[i].x - pairs[i].y};
+  for (int distance = 1; distance < 32 && 2 * distance < head_dim; distance *= 2) {
+    const bool upper = (thread & distance) != 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      pairs[i] = {combine(upper, pairs[i].x, __shfl_xor_sync(~0U, pairs[i].x, distance)),
+                  combine(upper, pairs[i].y, __shfl_xor_sync(~0U, pairs[i].y, distance))};
+    }
+  }
+  for (int distance = 32; 2 * distance < head_dim; distance *= 2) {
+    const bool upper = (thread & distance) != 0;
+    __syncthreads();  // everyone has read what lies there
+#pragma unroll
+    for (int i = 0; i < 2; ++i) *reinterpret_cast<float2*>(&rows[i][2 * thread]) = pairs[i];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float2 other = *reinterpret_cast<const float2*>(&rows[i][2 * (thread ^ distance)]);
+      pairs[i] = {combine(upper, pairs[i].x, other.x), combine(upper, pairs[i].y, other.y)};
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) pairs[i] = {pairs[i].x * factor, pairs[i].y * factor};
+}
+
 __global__ void __launch_bounds__(kThreads)
     attention_begin_kernel(const __grid_constant__ AttentionBeginArguments arguments) {
   __shared__ float squares[2][kThreads / 32];
-  __shared__ float rows[2][kMostHeadDim];
+  __shared__ alignas(8) float rows[2][kMostHeadDim];
   ptx::launch_dependents();
   const CudaAttentionShape& shape = arguments.shape;
   const int units = shape.heads + 2 * shape.kv_heads;
@@ -94,6 +126,24 @@ __global__ void __launch_bounds__(kThreads)
     rows[1][dim + 1] = quad.w;
   }
   __syncthreads();
+  float2 turned[2] = {};
+  if (has_dims) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float values[2];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int d = dim + j;
+        values[j] = rows[i][d];
+        if (is_value || d >= shape.rotary_dim) continue;
+        values[j] = d < half ? rotated(values[j], rows[i][d + half], cosines[i][j], sines[i][j])
+                             : rotated(values[j], rows[i][d - half], cosines[i][j], -sines[i][j]);
+      }
+      turned[i] = {values[0], values[1]};
+    }
+  }
+  if (arguments.hadamard_factor != 0 && !is_value)
+    rotate_hadamard(turned, rows, shape.head_dim, arguments.hadamard_factor);
   if (!has_dims) return;
 
 #pragma unroll
@@ -101,15 +151,7 @@ __global__ void __launch_bounds__(kThreads)
     const int token = 2 * pair + i;
     if (token >= tokens) return;
     const int slot = frontier + token;
-    float values[2];
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int d = dim + j;
-      values[j] = rows[i][d];
-      if (is_value || d >= shape.rotary_dim) continue;
-      values[j] = d < half ? rotated(values[j], rows[i][d + half], cosines[i][j], sines[i][j])
-                           : rotated(values[j], rows[i][d - half], cosines[i][j], -sines[i][j]);
-    }
+    const float values[2] = {turned[i].x, turned[i].y};
     if (is_query) {
       store_query(arguments, token, unit, dim, {values[0], values[1]});
     } else if (is_value) {

@@ -38,8 +38,9 @@ struct AttentionBeginArguments {
   ProductResult qkv;
   PassPositions positions;
   QueryForm query_form = QueryForm::kFP32Rows;
-  ColumnPlan columns;      // of kFP16Columns
-  float query_factor = 1;  // softmax scale and log2 e
+  ColumnPlan columns;         // of kFP16Columns
+  float query_factor = 1;     // softmax scale and log2 e
+  float hadamard_factor = 0;  // head_dim^-1/2: keys and queries are turned by it; 0: they are not
   std::byte* queries = nullptr;
 };
 void launch_attention_begin(const AttentionBeginArguments& arguments, const CudaLaunch& launch);

@@ -15,8 +15,11 @@ constexpr int kSizeStep = 4;  // dk and dv are multiples: what a lane reads at o
 std::size_t bytes_of(std::int64_t elements, std::size_t element_bytes) {
   return static_cast<std::size_t>(elements) * element_bytes;
 }
+std::size_t element_bytes(StateFormat format) {
+  return format == StateFormat::kFP32 ? 4 : 2;
+}
 std::size_t state_bytes(const CudaGdnShape& shape, StateFormat format) {
-  return bytes_of(gdn_state_elements(shape), format == StateFormat::kFP16 ? 2 : 4) +
+  return bytes_of(gdn_state_elements(shape), element_bytes(format)) +
          bytes_of(static_cast<std::int64_t>(shape.value_heads) * kGdnScaleCopies, 4);
 }
 std::size_t column_element_bytes(CacheFormat format) {
@@ -93,11 +96,11 @@ void CudaGdnCache::reset(cudaStream_t stream) {
 
 GdnMemory gdn_memory(const CudaGdnCache& cache) {
   GdnMemory memory;
-  memory.half_state = cache.state_format == StateFormat::kFP16;
+  memory.state_format = cache.state_format;
   memory.narrow_columns = cache.column_format == CacheFormat::kBF16;
   memory.state = cache.state_data();
-  memory.scales = reinterpret_cast<float*>(cache.state_data() +
-                                           bytes_of(gdn_state_elements(cache.shape), memory.half_state ? 2 : 4));
+  memory.scales = reinterpret_cast<float*>(
+      cache.state_data() + bytes_of(gdn_state_elements(cache.shape), element_bytes(cache.state_format)));
   memory.columns = cache.column_data();
   memory.keys = reinterpret_cast<float*>(cache.record_data());
   memory.updates = memory.keys + 2 * gdn_key_elements(cache.shape);
@@ -116,10 +119,11 @@ std::vector<float> CudaGdnCache::state(std::span<const std::int32_t> path, int h
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize before reading a recurrent state");
   const GdnMemory memory = gdn_memory(*this);
   std::vector<float> padded;
-  if (memory.half_state) {
+  if (memory.state_format != StateFormat::kFP32) {
+    const auto value = memory.state_format == StateFormat::kFP16 ? float16_to_float : bfloat16_to_float;
     for (const std::uint16_t bits :
          from_device(static_cast<const std::uint16_t*>(memory.state), gdn_state_elements(shape))) {
-      padded.push_back(float16_to_float(bits));
+      padded.push_back(value(bits));
     }
   } else {
     padded = from_device(static_cast<const float*>(memory.state), gdn_state_elements(shape));

@@ -103,14 +103,14 @@ __device__ __forceinline__ void write_state(const GdnMemory& memory, typename Ke
   constexpr int kCopies = Kernel::kColumns * kGdnScaleCopies / kGdnHead;
   const auto thread = static_cast<int>(threadIdx.x);
   float scale = shared.scale;
-  if (memory.half_state) {
-    state.round_to_halves(scale);
+  if (memory.state_format != StateFormat::kFP32) {
+    state.round_to(memory.state_format, scale);
     scale = 1.0F;
     __syncthreads();  // everyone has read the scale
     if (thread == 0) shared.scale = scale;
     __syncthreads();
   }
-  state.store(memory.state, slice_place, memory.half_state);
+  state.store(memory.state, slice_place, memory.state_format);
   if (thread < kCopies) memory.scales[head * kGdnScaleCopies + slice * kCopies + thread] = scale;
 }
 
@@ -199,11 +199,11 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
   int unapplied = pending;
   if (K::kRecurrent && kTree && memory.snapshots != nullptr && pending > 0) {
     const int node = slot_of(slots, pending - 1);
-    state.load(snapshot_of(pass, node), slice_place, false);
+    state.load(snapshot_of(pass, node), slice_place, StateFormat::kFP32);
     past_scale = *snapshot_scales_of(pass, node, head, slice, kSlices);
     unapplied = 0;
   } else {
-    state.load(memory.state, slice_place, memory.half_state);
+    state.load(memory.state, slice_place, memory.state_format);
   }
   const Channel channel = own_channel<kSlices>(shape, pass.qkvz, head, key_head, leads, slice);
   float4 taps{0.0F, 0.0F, 0.0F, 1.0F};

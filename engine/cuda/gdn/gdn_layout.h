@@ -42,7 +42,7 @@ struct GdnMemory {
   float* mixed = nullptr;
   float* snapshots = nullptr;  // null unless the cache keeps them
   float* snapshot_scales = nullptr;
-  bool half_state = false;
+  StateFormat state_format = StateFormat::kFP32;  // fp32, bf16 or fp16; snapshots are fp32
   bool narrow_columns = false;
 };
 

@@ -10,6 +10,7 @@
 //              holds what mma.m16n8k8 wants of it, as an operand and as a sum (gdn_chunk.cuh).
 #pragma once
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
@@ -131,15 +132,24 @@ struct StateTile {
   }
 
   // `slice` is the first element of this block's columns.
-  __device__ __forceinline__ void load(const void* state, int slice, bool halves) {
+  __device__ __forceinline__ void load(const void* state, int slice, StateFormat format) {
     const int first = slice + first_place;
-    if (halves) {
+    if (format == StateFormat::kFP16) {
       const __half* source = static_cast<const __half*>(state) + first;
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
 #pragma unroll
         for (int c = 0; c < kOwnColumns; c += 2) {
           set_pair(i, c, __half22float2(*reinterpret_cast<const __half2*>(source + place_step(i) + c)));
+        }
+      }
+    } else if (format == StateFormat::kBF16) {
+      const __nv_bfloat16* source = static_cast<const __nv_bfloat16*>(state) + first;
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+        for (int c = 0; c < kOwnColumns; c += 2) {
+          set_pair(i, c, __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(source + place_step(i) + c)));
         }
       }
     } else {
@@ -156,15 +166,24 @@ struct StateTile {
       }
     }
   }
-  __device__ __forceinline__ void store(void* state, int slice, bool halves) const {
+  __device__ __forceinline__ void store(void* state, int slice, StateFormat format) const {
     const int first = slice + first_place;
-    if (halves) {
+    if (format == StateFormat::kFP16) {
       __half* target = static_cast<__half*>(state) + first;
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
 #pragma unroll
         for (int c = 0; c < kOwnColumns; c += 2) {
           *reinterpret_cast<__half2*>(target + place_step(i) + c) = __floats2half2_rn(s[i][c], s[i][c + 1]);
+        }
+      }
+    } else if (format == StateFormat::kBF16) {
+      __nv_bfloat16* target = static_cast<__nv_bfloat16*>(state) + first;
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+        for (int c = 0; c < kOwnColumns; c += 2) {
+          *reinterpret_cast<__nv_bfloat162*>(target + place_step(i) + c) = __floats2bfloat162_rn(s[i][c], s[i][c + 1]);
         }
       }
     } else {
@@ -184,11 +203,14 @@ struct StateTile {
     s[i][c + 1] = two.y;
   }
   // What an FP16 state keeps: S itself, rounded; the registers hold the same afterwards.
-  __device__ __forceinline__ void round_to_halves(float scale) {
+  __device__ __forceinline__ void round_to(StateFormat format, float scale) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-      for (int c = 0; c < kOwnColumns; ++c) s[i][c] = saturated_half(s[i][c] * scale);
+      for (int c = 0; c < kOwnColumns; ++c) {
+        const float value = s[i][c] * scale;
+        s[i][c] = format == StateFormat::kFP16 ? saturated_half(value) : __bfloat162float(__float2bfloat16_rn(value));
+      }
     }
   }
   __device__ __forceinline__ void read_rows(const float* vector, float (&rows)[kRows]) const {

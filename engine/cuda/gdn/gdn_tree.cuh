@@ -98,9 +98,9 @@ __device__ __forceinline__ void run_nodes(const GdnPass& pass, typename Kernel::
     const int parent = control.parents[first];
     if (first > 0 && parent != first - 1) {
       if (snapshots) {
-        state.load(snapshot_of(pass, parent), slice_place, false);
+        state.load(snapshot_of(pass, parent), slice_place, StateFormat::kFP32);
       } else {
-        state.load(memory.state, slice_place, memory.half_state);
+        state.load(memory.state, slice_place, memory.state_format);
         __syncwarp();  // the updates of the nodes before
 #pragma unroll 1
         for (unsigned rest = control.ancestors[parent]; rest != 0; rest &= rest - 1) {
@@ -115,7 +115,7 @@ __device__ __forceinline__ void run_nodes(const GdnPass& pass, typename Kernel::
     }
     Recurrence<Kernel::kColumns>(state, shared, end - first, first).run();
     if (snapshots) {
-      state.store(snapshot_of(pass, first), slice_place, false);
+      state.store(snapshot_of(pass, first), slice_place, StateFormat::kFP32);
       if (threadIdx.x < kGdnScaleCopies / kSlices) {
         snapshot_scales_of(pass, first, head, slice, kSlices)[threadIdx.x] = shared.steps[first].after;
       }
