@@ -232,7 +232,7 @@ void HuggingFaceCheckpoint::name_tensors() {
 void HuggingFaceCheckpoint::read_codes() {
   if (!quantisation_) return;
   for (const auto& [name, codec] : quantisation_->codecs) {
-    const auto part = [&](const std::string& suffix, Dtype dtype) {
+    const auto part = [&, &name = name](const std::string& suffix, Dtype dtype) {  // clang 14: bindings by name only
       const auto found = sources_.find(name + suffix);
       if (found == sources_.end())
         throw input_error(directory_.string(), fmt::format("tensor '{}{}' is missing", name, suffix),
