@@ -1,6 +1,9 @@
 #include "reports/escape.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -85,6 +88,49 @@ std::string made_visible(std::string_view text, std::string_view keep) {
   return out;
 }
 
+struct LatexWord {
+  char32_t code;
+  const char* word;
+};
+// What acts in LaTeX, what its first fonts do not have where ASCII has it, and what our own sentences use. A square
+// bracket at the start of a row would be taken for an argument of the line end before it.
+constexpr std::array<LatexWord, 34> kLatexWords = {{{'&', "\\&"},
+                                                    {'%', "\\%"},
+                                                    {'$', "\\$"},
+                                                    {'#', "\\#"},
+                                                    {'_', "\\_"},
+                                                    {'{', "\\{"},
+                                                    {'}', "\\}"},
+                                                    {'~', "\\textasciitilde{}"},
+                                                    {'^', "\\textasciicircum{}"},
+                                                    {'\\', "\\textbackslash{}"},
+                                                    {'<', "\\textless{}"},
+                                                    {'>', "\\textgreater{}"},
+                                                    {'|', "\\textbar{}"},
+                                                    {'"', "\\textquotedbl{}"},
+                                                    {'\'', "\\textquotesingle{}"},
+                                                    {'`', "\\textasciigrave{}"},
+                                                    {'[', "{[}"},
+                                                    {']', "{]}"},
+                                                    {'*', "{*}"},
+                                                    {0x00A0, "~"},
+                                                    {0x00B0, "\\textdegree{}"},
+                                                    {0x00B1, "\\textpm{}"},
+                                                    {0x00B5, "\\textmu{}"},
+                                                    {0x00B7, "\\textperiodcentered{}"},
+                                                    {0x00D7, "\\texttimes{}"},
+                                                    {0x2013, "--"},
+                                                    {0x2014, "---"},
+                                                    {0x2018, "`"},
+                                                    {0x2019, "'"},
+                                                    {0x201C, "``"},
+                                                    {0x201D, "''"},
+                                                    {0x2026, "\\dots{}"},
+                                                    {0x2212, "\\textminus{}"},
+                                                    {0x2264, "\\ensuremath{\\leq}"}}};
+constexpr char32_t kFirstAccented = 0x00C0;  // Latin letters with accents, which the T1 fonts have
+constexpr char32_t kLastAccented = 0x017E;
+
 }  // namespace
 
 std::string visible_text(std::string_view text) {
@@ -152,6 +198,30 @@ std::string markdown_code(std::string_view text) {
   const bool touches = body.front() == '`' || body.back() == '`';
   const std::string space = touches ? " " : "";
   return fence + space + body + space + fence;
+}
+
+std::string latex_text(std::string_view text) {
+  std::string out;
+  const std::string visible = visible_text(text);
+  for (std::size_t i = 0; i < visible.size();) {
+    const Decoded decoded = decode(visible, i);
+    const bool after_dash = i > 0 && visible[i - 1] == '-';
+    if (const auto found = std::find_if(kLatexWords.begin(), kLatexWords.end(),
+                                        [&](const LatexWord& word) { return word.code == decoded.code; });
+        found != kLatexWords.end()) {
+      out += found->word;
+    } else if (decoded.code == '-' && after_dash) {
+      out += "{}-";  // "--" would be set as one longer dash
+    } else if (decoded.code < 0x80) {
+      out.push_back(static_cast<char>(decoded.code));
+    } else if (decoded.code >= kFirstAccented && decoded.code <= kLastAccented) {
+      append(out, decoded.code);
+    } else {
+      out += fmt::format("\\tareunicode{{{:04X}}}", static_cast<std::uint32_t>(decoded.code));
+    }
+    i += decoded.bytes;
+  }
+  return out;
 }
 
 std::string csv_field(std::string_view text) {

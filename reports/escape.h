@@ -27,6 +27,10 @@ namespace tare::reports {
 // A Markdown code span that holds the text as it is; safe inside a table cell.
 [[nodiscard]] std::string markdown_code(std::string_view text);
 
+// Safe in LaTeX's text, in a cell of a table as well; one line. Letters and signs beyond those that LaTeX's own fonts
+// have become \tareunicode{4E2D}, which latex_of defines.
+[[nodiscard]] std::string latex_text(std::string_view text);
+
 // One CSV field (RFC 4180): quoted when it holds a comma, a quote or a line end, quotes doubled. Line ends are kept,
 // other control characters and invalid bytes are made visible.
 [[nodiscard]] std::string csv_field(std::string_view text);

@@ -45,12 +45,14 @@ Error failure(const std::string& what, const std::filesystem::path& script, cons
 }
 
 // In the child, between fork and exec: only calls that are safe there.
-[[noreturn]] void become(const char* program, const char* directory, const char* script, int output) {
+[[noreturn]] void become(const char* program, const char* directory, const char* before, const char* script,
+                         int output) {
   const int nothing = ::open("/dev/null", O_RDONLY);
   if (nothing < 0 || ::chdir(directory) != 0 || ::dup2(nothing, STDIN_FILENO) < 0 ||
       ::dup2(output, STDOUT_FILENO) < 0 || ::dup2(output, STDERR_FILENO) < 0)
     ::_exit(kNotStarted);
-  ::execlp(program, program, "-d", script, static_cast<char*>(nullptr));
+  if (*before == '\0') ::execlp(program, program, "-d", script, static_cast<char*>(nullptr));
+  ::execlp(program, program, "-d", "-e", before, script, static_cast<char*>(nullptr));
   ::_exit(kNotStarted);
 }
 
@@ -77,7 +79,7 @@ bool listen(int input, double limit_s, std::string& words) {
 }  // namespace
 
 void run_gnuplot(const std::string& program, const std::filesystem::path& directory, const std::string& script,
-                 double limit_s) {
+                 double limit_s, const std::string& before) {
   const std::filesystem::path place = directory / script;
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
@@ -87,7 +89,7 @@ void run_gnuplot(const std::string& program, const std::filesystem::path& direct
   const std::string directory_text = directory.string();
   const pid_t child = ::fork();
   if (child < 0) throw failure(fmt::format("gnuplot cannot be started: {}", std::strerror(errno)), place);
-  if (child == 0) become(program.c_str(), directory_text.c_str(), script.c_str(), output.number());
+  if (child == 0) become(program.c_str(), directory_text.c_str(), before.c_str(), script.c_str(), output.number());
   output.close();
 
   std::string words;

@@ -16,6 +16,14 @@ namespace {
 constexpr double kLetterWidth = 0.58;
 constexpr double kBoldWider = 1.1;
 
+// A pixel is a 96th of an inch (CSS). The cairo terminals measure fonts each in its own way; with these factors a text
+// is as wide as in the SVG, found by drawing it.
+constexpr double kPixelsPerInch = 96;
+constexpr double kPdfFontScale = 0.56;
+constexpr double kPdfLineWidth = 0.75;
+constexpr double kPngDensity = 2;  // pixels of the file for one of the canvas
+constexpr double kPngFontScale = 1.5;
+
 }  // namespace
 
 std::string gnuplot_number(double value) {
@@ -24,11 +32,23 @@ std::string gnuplot_number(double value) {
 
 PlotScript::PlotScript(const std::string& name, double width, double height) : width_(width), height_(height) {
   line(fmt::format("# Draws {0}.svg from {0}.dat: cd figures && gnuplot {0}.gp", name));
+  line(fmt::format("# or as PDF, or as PNG: gnuplot -e \"kind='pdf'\" {}.gp", name));
   line("set encoding utf8");
   line("set minussign");
-  line(fmt::format("set terminal svg noenhanced size {},{} dynamic font 'sans-serif,13' name '{}' linewidth 1", width,
-                   height, name));
-  line(fmt::format("set output '{}.svg'", name));
+  line("if (!exists('kind')) kind = 'svg'");
+  line(
+      fmt::format("if (kind eq 'svg') set terminal svg noenhanced size {},{} dynamic font 'sans-serif,13' name '{}' "
+                  "linewidth 1",
+                  width, height, name));
+  line(
+      fmt::format("if (kind eq 'pdf') set terminal pdfcairo noenhanced size {:.4f}in,{:.4f}in font 'sans-serif,13' "
+                  "fontscale {} linewidth {} pointscale {} rounded",
+                  width / kPixelsPerInch, height / kPixelsPerInch, kPdfFontScale, kPdfLineWidth, kPdfFontScale));
+  line(
+      fmt::format("if (kind eq 'png') set terminal pngcairo noenhanced size {},{} font 'sans-serif,13' fontscale {} "
+                  "linewidth {} pointscale {}",
+                  kPngDensity * width, kPngDensity * height, kPngFontScale, kPngDensity, kPngDensity));
+  line(fmt::format("set output '{}.'.kind", name));
   line("set multiplot");
 }
 

@@ -91,4 +91,8 @@ std::vector<std::string> methods_paragraphs(const Findings& findings) {
   return {texts_paragraph(findings), order_paragraph(findings), interval_paragraph(findings), limits_paragraph()};
 }
 
+std::string methods_text(const Findings& findings) {
+  return join(methods_paragraphs(findings), "\n\n") + "\n";
+}
+
 }  // namespace tare::reports

@@ -2,24 +2,33 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/file.h"
+#include "base/thread_pool.h"
 #include "reports/csv.h"
 #include "reports/document.h"
 #include "reports/figures.h"
 #include "reports/findings_json.h"
 #include "reports/gnuplot.h"
 #include "reports/html.h"
+#include "reports/latex.h"
 #include "reports/markdown.h"
 #include "reports/sections.h"
+#include "reports/sentences.h"
 #include "reports/svg.h"
 
 namespace tare::reports {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr double kDrawingLimit_s = 60;
+constexpr unsigned kMostDrawers = 8;  // more drawings than that are rarely there
 
 void check(bool good, const char* what) {
   if (!good) throw internal_error(fmt::format("findings for the report: {}", what));
@@ -83,30 +92,53 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-// Draws one figure; what keeps it from being drawn goes into the figure and into `report.missing`.
-Figure draw(const Plot& plot, const fs::path& directory, const ReportOptions& options, WrittenReport& report) {
-  Figure figure{plot.name, plot.title, plot.caption, {}, {}, plot.section, plot.before};
+// A figure, its files, and what kept it from being drawn.
+struct Drawn {
+  Figure figure;
+  std::vector<fs::path> files;
+  std::optional<Error> missing;
+};
+
+Drawn draw(const Plot& plot, const fs::path& directory, const ReportOptions& options) {
+  Drawn result{Figure{plot.name, plot.title, plot.caption, {}, {}, plot.section, plot.before}, {}, {}};
   const fs::path drawing = directory / (plot.name + ".svg");
-  for (const char* ending : {".svg", ".gp", ".dat"}) {  // of an earlier report: never shown as this one's
+  for (const char* ending :
+       {".svg", ".gp", ".dat", ".pdf", ".png"}) {  // of an earlier report: never shown as this one's
     std::error_code ignored;
     fs::remove(directory / (plot.name + ending), ignored);
   }
   if (!plot.nothing.empty()) {
-    figure.missing = fmt::format("There is nothing to draw: {}.", plot.nothing);
-    return figure;
+    result.figure.missing = fmt::format("There is nothing to draw: {}.", plot.nothing);
+    return result;
   }
-  report.files.push_back(directory / (plot.name + ".gp"));
-  report.files.push_back(directory / (plot.name + ".dat"));
+  result.files = {directory / (plot.name + ".gp"), directory / (plot.name + ".dat")};
   try {
-    figure.svg = drawn(plot, directory, options);
-    write_file_atomically(drawing, as_file(figure.svg));
-    report.files.push_back(drawing);
+    result.figure.svg = drawn(plot, directory, options);
+    write_file_atomically(drawing, as_file(result.figure.svg));
+    result.files.push_back(drawing);
+    for (const char* kind : {"pdf", "png"}) {
+      if (!options.for_print) continue;
+      run_gnuplot(options.gnuplot, directory, plot.name + ".gp", kDrawingLimit_s, fmt::format("kind='{}'", kind));
+      result.files.push_back(directory / (plot.name + "." + kind));
+    }
   } catch (const Error& error) {
-    figure.svg.clear();
-    figure.missing = error.parts().what + (error.parts().hint.empty() ? "." : "; " + error.parts().hint + ".");
-    report.missing.push_back(error);
+    result.figure.svg.clear();
+    result.figure.missing = error.parts().what + (error.parts().hint.empty() ? "." : "; " + error.parts().hint + ".");
+    result.missing = error;
   }
-  return figure;
+  return result;
+}
+
+// All figures, in the order of `plots`, drawn side by side: each is a process of its own.
+std::vector<Drawn> draw_all(const std::vector<Plot>& plots, const fs::path& directory, const ReportOptions& options) {
+  std::vector<std::optional<Drawn>> results(plots.size());
+  ThreadPool pool(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, kMostDrawers)));
+  pool.parallel_for(plots.size(), 1, [&](int, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) results[i] = draw(plots[i], directory, options);
+  });
+  std::vector<Drawn> all;
+  for (std::optional<Drawn>& result : results) all.push_back(std::move(*result));
+  return all;
 }
 
 }  // namespace
@@ -128,9 +160,12 @@ WrittenReport write_report(const Findings& findings, const fs::path& directory, 
   make_directory(directory / "figures");
   WrittenReport report;
   std::vector<Figure> figures;
-  for (const Plot& plot : report_plots(findings)) {
-    Figure figure = draw(plot, directory / "figures", options, report);
-    if (plot.nothing.empty() || !plot.optional) figures.push_back(std::move(figure));
+  const std::vector<Plot> plots = report_plots(findings);
+  std::vector<Drawn> all = draw_all(plots, directory / "figures", options);
+  for (std::size_t i = 0; i < plots.size(); ++i) {
+    report.files.insert(report.files.end(), all[i].files.begin(), all[i].files.end());
+    if (all[i].missing) report.missing.push_back(*all[i].missing);
+    if (plots[i].nothing.empty() || !plots[i].optional) figures.push_back(std::move(all[i].figure));
   }
   const Document document = make_document(findings, figures);
   std::vector<fs::path> pages;
@@ -144,6 +179,8 @@ WrittenReport write_report(const Findings& findings, const fs::path& directory, 
   write("effects.csv", effects_csv(findings));
   write("runs.csv", runs_csv(findings));
   write("prompts.csv", prompts_csv(findings));
+  write("tables.tex", latex_of(document));
+  write("methods.txt", methods_text(findings));
   report.files.insert(report.files.begin(), pages.begin(), pages.end());
   return report;
 }

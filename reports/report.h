@@ -13,6 +13,7 @@ namespace tare::reports {
 
 struct ReportOptions {
   std::string gnuplot = "gnuplot";  // program that draws the figures; a name is looked up in PATH
+  bool for_print = false;           // each figure also as NAME.pdf and NAME.png (two pixels for one)
 };
 
 struct WrittenReport {
@@ -21,7 +22,8 @@ struct WrittenReport {
 };
 
 // Writes into `directory` (made when absent): report.html (one file, figures inline), report.md, findings.json,
-// effects.csv, runs.csv, prompts.csv, and figures/NAME.svg beside the NAME.gp and NAME.dat it was drawn from.
+// effects.csv, runs.csv, prompts.csv, tables.tex (booktabs), methods.txt, and figures/NAME.svg beside the NAME.gp and
+// NAME.dat it was drawn from. Figures are drawn by as many threads as there are cores.
 // A figure that cannot be drawn (no gnuplot) is named as missing in the report and in the result; the rest is written.
 // Throws Error (internal) when an index of `findings` points nowhere, Error (environment) when a file cannot be
 // written.

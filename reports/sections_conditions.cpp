@@ -247,6 +247,8 @@ Section methods_section(const Findings& findings) {
                   {"runs.csv", "one line a run, counted or not"},
                   {"prompts.csv", "one line a prompt and arm"},
                   {"figures/", "each figure as SVG, with the gnuplot script and the data it was drawn from"},
+                  {"tables.tex", "the tables that are not folded, for LaTeX (booktabs)"},
+                  {"methods.txt", "the paragraphs above, to copy from"},
                   {"report.md", "this report as Markdown"}}));
   return section;
 }

@@ -22,6 +22,8 @@ namespace tare::reports {
 [[nodiscard]] std::vector<WarningLine> warning_lines(const Findings& findings);
 // The methods in prose, one string a paragraph.
 [[nodiscard]] std::vector<std::string> methods_paragraphs(const Findings& findings);
+// The same as a text file to copy from, a paragraph a line.
+[[nodiscard]] std::string methods_text(const Findings& findings);
 // "drift of -0.03 % a slot [-0.05, -0.01]; runs scatter by 0.12 % around the fit."
 [[nodiscard]] std::string drift_sentence(const Findings& findings);
 

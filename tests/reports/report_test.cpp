@@ -300,7 +300,7 @@ TEST(WriteReport, ListsWhatItWroteReportFirst) {
   const TemporaryDirectory directory;
   const WrittenReport written = write_report(sample::three_arms(), directory.path() / "new" / "deep");
   EXPECT_EQ(written.files.front().filename(), "report.html");
-  EXPECT_EQ(written.files.size(), 15U);  // six files and three of each figure
+  EXPECT_EQ(written.files.size(), 17U);  // eight files and three of each figure
   for (const fs::path& file : written.files) EXPECT_GT(fs::file_size(file), 0U) << file;
 }
 
