@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/sqlite/page_checksums.h"
 
 namespace tare {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 constexpr int kBusyTimeoutMs = 10'000;
 
 ErrorKind kind_of(int code) {
+  if (code == SQLITE_IOERR_DATA) return ErrorKind::kInput;
   switch (code & 0xff) {  // the primary code of an extended one
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
@@ -34,6 +36,7 @@ ErrorKind kind_of(int code) {
 }
 
 std::string hint_of(int code, const std::string& damaged_hint) {
+  if (code == SQLITE_IOERR_DATA) return damaged_hint;
   switch (code & 0xff) {
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
@@ -60,9 +63,14 @@ Connection::Connection(const std::filesystem::path& file, OpenMode mode, std::st
   // READWRITE opens a file that may not be written for reading only.
   const int flags = mode == OpenMode::kRead ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   sqlite3* handle = nullptr;
-  const int code = sqlite3_open_v2(file.c_str(), &handle, flags, nullptr);
+  const int code = sqlite3_open_v2(file.c_str(), &handle, flags, checked_file_layer());
   handle_.reset(handle);
   if (code != SQLITE_OK) fail(code);
+  if (mode == OpenMode::kCreate) {
+    int reserved = kPageChecksumBytes;  // of a new file; one that is there stays as it is
+    const int taken = sqlite3_file_control(handle, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved);
+    if (taken != SQLITE_OK) fail(taken);
+  }
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_busy_timeout(handle, kBusyTimeoutMs);
   if (mode == OpenMode::kRead) execute("PRAGMA query_only = ON");
@@ -70,8 +78,9 @@ Connection::Connection(const std::filesystem::path& file, OpenMode mode, std::st
 
 void Connection::fail(int code) const {
   const std::string said = handle_ ? sqlite3_errmsg(handle_.get()) : sqlite3_errstr(code);
-  throw Error(kind_of(code), fmt::format("SQLite says: {} (code {})", said, code), file_.string(),
-              hint_of(code, damaged_hint_));
+  const std::string what = code == SQLITE_IOERR_DATA ? "is damaged: a page does not have the checksum stored with it"
+                                                     : fmt::format("SQLite says: {} (code {})", said, code);
+  throw Error(kind_of(code), what, file_.string(), hint_of(code, damaged_hint_));
 }
 
 void Connection::execute(const std::string& sql) {

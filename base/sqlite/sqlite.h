@@ -1,6 +1,7 @@
 // The little of SQLite that we need: a connection, prepared statements and transactions that clean up after themselves.
 // Faults become tare::Error with the file's name: input for a file that is damaged or no database, environment for a
-// full disk, a missing permission or a lock held by another, internal for anything else.
+// full disk, a missing permission or a lock held by another, internal for anything else. Files that we make have
+// checksums of their pages (page_checksums.h).
 #pragma once
 
 #include <sqlite3.h>

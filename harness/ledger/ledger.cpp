@@ -8,6 +8,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "harness/ledger/ledger_state.h"
+#include "harness/ledger/migration.h"
 #include "harness/ledger/packing.h"
 #include "harness/ledger/schema.h"
 
@@ -55,19 +56,6 @@ void create(Connection& connection, const LedgerIdentity& identity) {
       .bind(utc_now_ns())
       .run();
   connection.execute(fmt::format("PRAGMA application_id = {}", kLedgerApplicationId));
-  connection.execute(fmt::format("PRAGMA user_version = {}", kLedgerVersion));
-  transaction.commit();
-}
-
-// Brings an older file to kLedgerVersion: all of it or nothing.
-void migrate(Connection& connection) {
-  const std::int64_t version = connection.integer("PRAGMA user_version");
-  if (version == kLedgerVersion) return;
-  Transaction transaction(connection);
-  if (version < 2) connection.execute(ledger_migration_1_to_2());
-  if (version < 3) connection.execute(ledger_migration_2_to_3());
-  if (version < 4) connection.execute(ledger_migration_3_to_4());
-  connection.execute(ledger_migration_4_to_5());
   connection.execute(fmt::format("PRAGMA user_version = {}", kLedgerVersion));
   transaction.commit();
 }
@@ -249,16 +237,19 @@ Ledger Ledger::open_for_writing(const std::filesystem::path& file, const LedgerI
   connection.execute("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
   if (is_new(connection)) create(connection, identity);
   check_format(connection);
-  Ledger ledger(std::move(state));
-  ledger.read_identity();
-  const std::string& stored = ledger.identity().digest;
+  const std::int64_t version = connection.integer("PRAGMA user_version");
+  std::optional<Ledger> ledger = Ledger(std::move(state));
+  ledger->read_identity();
+  const std::string& stored = ledger->identity().digest;
   if (stored != identity.digest)
     throw input_error(file.string(),
                       fmt::format("holds another experiment: '{}' with digest {}, asked for is '{}' with digest {}",
-                                  ledger.identity().name, stored, identity.name, identity.digest),
+                                  ledger->identity().name, stored, identity.name, identity.digest),
                       "give another --out; an experiment that was changed is another experiment");
-  migrate(connection);
-  return ledger;
+  if (version == kLedgerVersion) return std::move(*ledger);
+  ledger.reset();  // nobody may have the file open while another takes its place
+  migrate_ledger(file, version);
+  return open_for_writing(file, identity);
 }
 
 Ledger Ledger::open_for_reading(const std::filesystem::path& file) {

@@ -56,8 +56,8 @@ struct RunKey {
 // Not for use by several threads at once.
 class Ledger {
  public:
-  // Opens for writing; creates the file when there is none, and brings an older version up to date (columns and tables
-  // are added; no row changes). Throws Error: input for a file that is no ledger, is damaged, has another version or
+  // Opens for writing; creates the file when there is none, and brings an older version up to date (migration.h).
+  // Throws Error: input for a file that is no ledger, is damaged, has another version or
   // belongs to another experiment (both digests are named); environment when the folder cannot be written. The caller
   // holds the RunLock of the folder.
   [[nodiscard]] static Ledger open_for_writing(const std::filesystem::path& file, const LedgerIdentity& identity);

@@ -1,5 +1,9 @@
 #include "harness/ledger/schema.h"
 
+#include <fmt/format.h>
+
+#include "base/error.h"
+
 namespace tare::harness {
 
 namespace {
@@ -232,20 +236,19 @@ std::string ledger_schema() {
          kNewColumnsOfVersion5;
 }
 
-std::string ledger_migration_4_to_5() {
-  return kNewColumnsOfVersion5;
-}
-
-std::string ledger_migration_1_to_2() {
-  return std::string(kNewColumnsOfVersion2) + kTablesOfVersion2;
-}
-
-std::string ledger_migration_2_to_3() {
-  return kTablesOfVersion3;
-}
-
-std::string ledger_migration_3_to_4() {
-  return kNewColumnsOfVersion4;
+std::string ledger_migration_to(std::int64_t version) {
+  switch (version) {
+    case 2:
+      return std::string(kNewColumnsOfVersion2) + kTablesOfVersion2;
+    case 3:
+      return kTablesOfVersion3;
+    case 4:
+      return kNewColumnsOfVersion4;
+    case 5:
+      return kNewColumnsOfVersion5;
+    default:
+      throw internal_error(fmt::format("there is no way to ledger version {}", version));
+  }
 }
 
 }  // namespace tare::harness

@@ -1,16 +1,14 @@
-// The ledger's tables (version 4). Columns and units: docs/protocol/ledger.md, kept equal by a test.
+// The ledger's tables, of version kLedgerVersion. Columns and units: docs/protocol/ledger.md, kept equal by a test.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace tare::harness {
 
 [[nodiscard]] std::string ledger_schema();
-// Turns the tables of version 1 into those of ledger_schema(): columns and tables are added, nothing else changes.
-[[nodiscard]] std::string ledger_migration_1_to_2();
-// Likewise, the tables of version 2.
-[[nodiscard]] std::string ledger_migration_2_to_3();
-[[nodiscard]] std::string ledger_migration_3_to_4();
-[[nodiscard]] std::string ledger_migration_4_to_5();
+// Turns the tables of the version before into those of `version` (2 to kLedgerVersion): columns and tables are added,
+// nothing else changes.
+[[nodiscard]] std::string ledger_migration_to(std::int64_t version);
 
 }  // namespace tare::harness

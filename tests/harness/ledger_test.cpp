@@ -1,21 +1,11 @@
 #include "harness/ledger/ledger.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sqlite3.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <csignal>
-#include <fstream>
-#include <functional>
-
-#include "base/file.h"
-#include "base/sqlite/sqlite.h"
 #include "harness/ledger/packing.h"
 #include "harness/ledger/run_lock.h"
-#include "tests/harness/ledger_rows.h"
+#include "tests/harness/ledger_fixture.h"
 
 namespace tare::harness {
 namespace {
@@ -24,38 +14,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-template <class Action>
-Error fault_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return internal_error("none");
-}
-
-class LedgerTest : public testing::Test {
- protected:
-  FreshFolder fresh_;
-  std::filesystem::path folder_ = fresh_.path();
-  std::filesystem::path file_ = folder_ / kLedgerFile;
-
-  Ledger open() { return Ledger::open_for_writing(file_, identity_of("aaaa")); }
-  // With texts "1" and "2".
-  Ledger open_with_texts() {
-    Ledger ledger = open();
-    ledger.store_texts({text_of("1"), text_of("2")});
-    return ledger;
-  }
-  void execute(const std::string& sql) {
-    sqlite3* handle = nullptr;
-    ASSERT_EQ(sqlite3_open(file_.c_str(), &handle), SQLITE_OK);
-    EXPECT_EQ(sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(handle);
-    sqlite3_close(handle);
-  }
-};
 
 TEST_F(LedgerTest, KeepsTheExperimentItWasMadeFor) {
   { const Ledger ledger = open(); }
@@ -134,12 +92,6 @@ TEST_F(LedgerTest, AFileOfAnotherProgramIsRefused) {
   const Error error = fault_of([&] { (void)open(); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_THAT(error.what(), HasSubstr("no ledger"));
-}
-
-TEST_F(LedgerTest, AnotherVersionIsRefusedWithBothVersions) {
-  { const Ledger ledger = open(); }
-  execute("PRAGMA user_version = 7");
-  EXPECT_THAT(fault_of([&] { (void)open(); }).what(), AllOf(HasSubstr("version 7"), HasSubstr("versions 1 to 5")));
 }
 
 TEST_F(LedgerTest, KeepsEveryReadingOfTheMachineAndItsGpu) {
@@ -224,15 +176,6 @@ TEST_F(LedgerTest, KeepsEveryReadingOfTheMachineAndItsGpu) {
   EXPECT_EQ(gpus[1].facts.missing[0].why, "not supported");
 }
 
-// ---- older ledgers ----
-
-// What version 5 added is taken away again: nothing else came with it.
-void drop_version_5(const std::function<void(const std::string&)>& execute) {
-  for (const char* column : {"nodes", "drafted", "cut", "draft_ns", "tree_ns", "verify_ns", "accept_ns", "commit_ns"})
-    execute(std::string("ALTER TABLE rounds DROP COLUMN ") + column);
-  execute("ALTER TABLE texts DROP COLUMN rounds");
-}
-
 TEST_F(LedgerTest, KeepsTheDraftsOfRoundsAndTheRoundsOfTexts) {
   std::int64_t run = 0;
   PromptResult drafted = result_of("1", 0);
@@ -270,125 +213,6 @@ TEST_F(LedgerTest, TextsKeepTheRoundsThatArmsWalk) {
     ledger.store_texts({text});
   }
   EXPECT_EQ(Ledger::open_for_reading(file_).texts().at(0).rounds.dump(), R"([{"parents":[-1,0],"path":[0]}])");
-}
-
-TEST_F(LedgerTest, ALedgerOfVersion4IsReadAndBroughtUpToDate) {
-  std::int64_t run = 0;
-  {
-    Ledger ledger = open_with_texts();
-    run = ledger.begin_run({0, 0, false}, "a", begin_launch(ledger, "a"), 20);
-    ledger.finish_run(run, {30, {result_of("1", 0)}, {}});
-  }
-  drop_version_5([&](const std::string& sql) { execute(sql); });
-  execute("PRAGMA user_version = 4");
-  const auto expect_as_it_was = [&](const Ledger& ledger) {
-    ASSERT_EQ(ledger.prompt_results(run).size(), 1U);
-    EXPECT_EQ(ledger.prompt_results(run)[0].rounds.duration_ns, result_of("1", 0).rounds.duration_ns);
-    EXPECT_TRUE(ledger.prompt_results(run)[0].rounds.nodes.empty());
-    EXPECT_TRUE(ledger.texts().at(0).rounds.is_null());
-  };
-  expect_as_it_was(Ledger::open_for_reading(file_));
-  { const Ledger ledger = open(); }
-  expect_as_it_was(Ledger::open_for_reading(file_));
-}
-
-// Likewise what version 4 added.
-TEST_F(LedgerTest, ALedgerOfVersion3IsReadAndBroughtUpToDate) {
-  std::int64_t run = 0;
-  {
-    Ledger ledger = open_with_texts();
-    const std::int64_t launch = begin_launch(ledger, "a");
-    run = ledger.begin_run({0, 0, false}, "a", launch, 20);
-    PromptResult result = result_of("1", 0);
-    result.natural_digest = "gone with the column";
-    ledger.finish_run(run, {30, {result}, {}});
-    ProfileRecord profile;
-    profile.launch_id = launch;
-    profile.prompt_id = "1";
-    profile.span_us = 5;
-    ledger.store_profiles({profile});
-  }
-  for (const char* column : {"started_utc_ns", "dropped", "invalid", "natural_digest", "round"})
-    execute(std::string("ALTER TABLE profiles DROP COLUMN ") + column);
-  execute("ALTER TABLE prompt_results DROP COLUMN natural_digest");
-  drop_version_5([&](const std::string& sql) { execute(sql); });
-  execute("PRAGMA user_version = 3");
-  const auto expect_as_it_was = [&](const Ledger& ledger) {
-    ASSERT_EQ(ledger.profiles().size(), 1U);
-    EXPECT_EQ(ledger.profiles()[0].span_us, 5);
-    EXPECT_FALSE(ledger.profiles()[0].started_utc_ns);
-    EXPECT_EQ(ledger.profiles()[0].dropped, 0);
-    ASSERT_EQ(ledger.prompt_results(run).size(), 1U);
-    EXPECT_EQ(ledger.prompt_results(run)[0].natural_digest, "");
-  };
-  expect_as_it_was(Ledger::open_for_reading(file_));
-  { const Ledger ledger = open(); }
-  expect_as_it_was(Ledger::open_for_reading(file_));
-}
-
-// ---- a ledger of version 1, made by the tare that wrote such ----
-
-class OldLedger : public LedgerTest {
- protected:
-  void SetUp() override { write_version_1_ledger(file_); }
-  [[nodiscard]] LedgerIdentity identity() const { return Ledger::open_for_reading(file_).identity(); }
-  [[nodiscard]] std::string schema() const {
-    Connection connection(file_, OpenMode::kRead, "");
-    std::string text;
-    Statement row(connection,
-                  "SELECT m.name, c.name, c.type, c.\"notnull\", c.pk FROM sqlite_master m, "
-                  "pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY m.name, c.cid");
-    while (row.step())
-      for (int column = 0; column < 5; ++column) text += row.text(column) + (column == 4 ? "\n" : " ");
-    return text;
-  }
-};
-
-TEST_F(OldLedger, IsReadAsItIs) {
-  const std::string before = read_text_file(file_);
-  const Ledger ledger = Ledger::open_for_reading(file_);
-  EXPECT_EQ(ledger.runs().size(), 9U);  // a block of eight and a warm-up
-  EXPECT_EQ(ledger.prompt_results(ledger.runs().back().id).size(), 2U);
-  ASSERT_EQ(ledger.samples().size(), 18U);
-  EXPECT_TRUE(ledger.samples()[0].sample.load_1min);
-  EXPECT_FALSE(ledger.samples()[0].sample.own_cpu_ticks);
-  EXPECT_FALSE(ledger.samples()[0].sample.gpu);
-  EXPECT_THAT(ledger.gpus(), IsEmpty());
-  EXPECT_EQ(read_text_file(file_), before);
-}
-
-TEST_F(OldLedger, IsBroughtUpToDateWhenItGoesOnAndNoRowChanges) {
-  const Ledger old = Ledger::open_for_reading(file_);
-  const std::size_t samples = old.samples().size();
-  {
-    Ledger ledger = Ledger::open_for_writing(file_, identity());
-    EnvironmentSample sample;
-    sample.utc_ns = 1;
-    sample.own_cpu_ticks = 7;
-    sample.gpu = GpuSample{};
-    ledger.store_sample({std::nullopt, "after", sample});
-  }
-  const Ledger ledger = Ledger::open_for_reading(file_);
-  ASSERT_EQ(ledger.samples().size(), samples + 1);
-  EXPECT_FALSE(ledger.samples().front().sample.own_cpu_ticks);
-  EXPECT_TRUE(ledger.profiles().empty());
-  EXPECT_EQ(ledger.samples().back().sample.own_cpu_ticks, 7);
-  EXPECT_TRUE(ledger.samples().back().sample.gpu);
-  EXPECT_EQ(ledger.runs().size(), 9U);
-}
-
-TEST_F(OldLedger, BroughtUpToDateHasTheTablesOfANewOne) {
-  { const Ledger ledger = Ledger::open_for_writing(file_, identity()); }
-  const std::string migrated = schema();
-  std::filesystem::remove(file_);
-  { const Ledger ledger = open(); }
-  EXPECT_EQ(migrated, schema());
-}
-
-TEST_F(OldLedger, OfAnotherExperimentIsRefusedUntouched) {
-  const std::string before = read_text_file(file_);
-  EXPECT_THROW((void)open(), Error);
-  EXPECT_EQ(read_text_file(file_), before);
 }
 
 TEST_F(LedgerTest, ProfilesComeBackAsTheyWere) {
@@ -440,41 +264,6 @@ TEST_F(LedgerTest, ProfilesComeBackAsTheyWere) {
   EXPECT_EQ(read[0].rows, profile.rows);
   EXPECT_EQ(read[0].fault, "");
   EXPECT_EQ(read[1].fault, "no CUPTI here");
-}
-
-TEST_F(LedgerTest, AFileThatIsNoDatabaseIsInputNotACrash) {
-  std::ofstream(file_) << std::string(5000, 'x');
-  EXPECT_EQ(fault_of([&] { (void)open(); }).kind(), ErrorKind::kInput);
-  EXPECT_EQ(fault_of([&] { (void)Ledger::open_for_reading(file_); }).kind(), ErrorKind::kInput);
-}
-
-TEST_F(LedgerTest, ADamagedFileIsFoundWhenItIsOpened) {
-  {
-    Ledger ledger = open_with_texts();
-    const std::int64_t launch = begin_launch(ledger, "a");
-    for (std::int64_t slot = 0; slot < 40; ++slot) finished_run(ledger, {0, slot, false}, launch);
-  }
-  std::string bytes = read_text_file(file_);
-  ASSERT_GT(bytes.size(), 40'000U);
-  bytes.replace(16'384, 12'288, std::string(12'288, '\x5a'));
-  std::ofstream(file_, std::ios::binary) << bytes;
-  const Error error = fault_of([&] { (void)Ledger::open_for_reading(file_); });
-  EXPECT_EQ(error.kind(), ErrorKind::kInput);
-  EXPECT_THAT(error.what(), HasSubstr(kLedgerFile));
-}
-
-TEST_F(LedgerTest, ATruncatedFileIsFoundWhenItIsOpened) {
-  { Ledger ledger = open_with_texts(); }
-  const std::string bytes = read_text_file(file_);
-  std::ofstream(file_, std::ios::binary) << bytes.substr(0, bytes.size() / 2);
-  EXPECT_EQ(fault_of([&] { (void)Ledger::open_for_reading(file_); }).kind(), ErrorKind::kInput);
-}
-
-TEST_F(LedgerTest, AChangedTextIsFoundByItsDigest) {
-  { Ledger ledger = open_with_texts(); }
-  execute("UPDATE texts SET tokens = x'0100000002000000' WHERE prompt_id = '2'");
-  const Ledger ledger = Ledger::open_for_reading(file_);
-  EXPECT_THAT(fault_of([&] { (void)ledger.texts(); }).what(), AllOf(HasSubstr("prompt '2'"), HasSubstr("digest")));
 }
 
 TEST_F(LedgerTest, AMissingLedgerIsInput) {
@@ -581,50 +370,6 @@ TEST_F(LedgerTest, TextsAreWrittenOnce) {
   const Error error = fault_of([&] { ledger.store_texts({text_of("1"), other}); });
   EXPECT_THAT(error.what(), HasSubstr("prompt '2'"));
   EXPECT_THROW(ledger.store_texts({text_of("1")}), Error);
-}
-
-// A child begins a transaction, writes a part of it, and is killed: the ledger is as before.
-TEST_F(LedgerTest, AKilledWriterLeavesNothingHalfWritten) {
-  {
-    Ledger ledger = open_with_texts();
-    finished_run(ledger, {0, 0, false}, begin_launch(ledger, "a"));
-  }
-  std::array<int, 2> pipe_ends{};
-  ASSERT_EQ(::pipe(pipe_ends.data()), 0);
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    sqlite3* handle = nullptr;
-    // A cache of one page makes SQLite write into the file before the commit, with a journal beside it.
-    const bool written = sqlite3_open(file_.c_str(), &handle) == SQLITE_OK &&
-                         sqlite3_exec(handle,
-                                      "PRAGMA cache_size = 1; BEGIN IMMEDIATE; UPDATE runs SET state = 'failed'; "
-                                      "DELETE FROM rounds; UPDATE texts SET outcome = hex(zeroblob(20000));",
-                                      nullptr, nullptr, nullptr) == SQLITE_OK;
-    const char done = written ? 'y' : 'n';
-    (void)!::write(pipe_ends[1], &done, 1);
-    ::pause();
-    ::_exit(0);
-  }
-  char done = 0;
-  ASSERT_EQ(::read(pipe_ends[0], &done, 1), 1);
-  EXPECT_EQ(done, 'y');
-  ASSERT_EQ(::kill(child, SIGKILL), 0);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ::close(pipe_ends[0]);
-  ::close(pipe_ends[1]);
-  ASSERT_TRUE(std::filesystem::exists(file_.string() + "-journal")) << "the child was to be in the middle";
-  const Ledger ledger = Ledger::open_for_reading(file_);
-  EXPECT_EQ(ledger.runs().at(0).state, RunState::kFinished);
-  EXPECT_EQ(ledger.prompt_results(ledger.runs().at(0).id).at(0).rounds.size(), 3U);
-  EXPECT_EQ(ledger.texts().at(0).outcome, "length");
-}
-
-TEST_F(LedgerTest, ALedgerBegunAndKilledBeforeItsTablesIsMadeAnew) {
-  std::ofstream(file_).flush();  // what SQLite leaves after a rollback of the first transaction
-  const Ledger ledger = open();
-  EXPECT_EQ(ledger.identity().digest, "aaaa");
 }
 
 TEST_F(LedgerTest, ASecondRunOnOneDirectoryIsRefusedNamingTheFirst) {
