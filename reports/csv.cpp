@@ -1,41 +1,10 @@
 #include "reports/csv.h"
 
-#include <fmt/format.h>
-
-#include <cmath>
 #include <optional>
-#include <string_view>
 
-#include "base/text.h"
-#include "reports/escape.h"
+#include "reports/csv_line.h"
 
 namespace tare::reports {
-namespace {
-
-// One line under construction.
-class CsvLine {
- public:
-  CsvLine& text(std::string_view value) {
-    if (!first_) line_ += ',';
-    first_ = false;
-    line_ += csv_field(value);
-    return *this;
-  }
-  CsvLine& number(double value) { return text(std::isnan(value) ? std::string() : shortest(value)); }
-  template <typename Integer>
-  CsvLine& integer(Integer value) {
-    return text(fmt::format("{}", value));
-  }
-  CsvLine& flag(bool value) { return text(value ? "true" : "false"); }
-  CsvLine& flag(std::optional<bool> value) { return value ? flag(*value) : text(""); }
-  [[nodiscard]] std::string done() const { return line_ + "\r\n"; }
-
- private:
-  std::string line_;
-  bool first_ = true;
-};
-
-}  // namespace
 
 std::string effects_csv(const Findings& findings) {
   CsvLine header;

@@ -18,6 +18,7 @@ void add_gate_command(CLI::App& app, Chosen& chosen);
 void add_plan_command(CLI::App& app, Chosen& chosen);
 void add_calibrate_command(CLI::App& app, Chosen& chosen);
 void add_report_command(CLI::App& app, Chosen& chosen);
+void add_export_command(CLI::App& app, Chosen& chosen);
 void add_init_command(CLI::App& app, Chosen& chosen);
 void add_generate_command(CLI::App& app, Chosen& chosen);
 void add_logits_command(CLI::App& app, Chosen& chosen);

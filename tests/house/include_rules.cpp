@@ -124,7 +124,7 @@ std::vector<Room> rooms_of_tare() {
   std::vector<std::string> libraries = engine_and_stats;
   for (const char* name : {"forced", "profiles", "reports"}) libraries.emplace_back(name);
   for (const char* name :
-       {"experiment", "environment", "ledger", "worker", "fidelity", "analysis", "gate", "driver", "cli"}) {
+       {"experiment", "environment", "ledger", "worker", "fidelity", "analysis", "gate", "export", "driver", "cli"}) {
     rooms.push_back({std::string("harness/") + name, libraries});
     libraries.push_back(std::string("harness/") + name);
   }
