@@ -18,6 +18,7 @@
 #include "engine/backend/launch_record.h"
 #include "engine/backend/memory_part.h"
 #include "engine/backend/options.h"
+#include "engine/backend/sequence_checkpoint.h"
 #include "engine/backend/token_tree.h"
 #include "engine/backend/weight_inventory.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -103,6 +104,18 @@ class Backend {
   virtual void commit(std::span<const std::int32_t> path) = 0;
   // Absorbs the first `count` tokens of a chain.
   void commit(int count);
+
+  // What a prefix cache keeps of the sequence (sequence_checkpoint.h). Rows of positions first..last - 1, last <=
+  // frontier, and the checkpoint of the frontier. Neither changes what a later call computes, nor what the last call
+  // handed out. Nothing may be waiting for a commit. Throws Error (internal) where a backend has none, and for a
+  // frontier inside a block of the chunk form (gdn.form chunked: multiples of 64).
+  [[nodiscard]] virtual std::vector<std::byte> export_rows(std::int64_t first, std::int64_t last);
+  [[nodiscard]] virtual SequenceCheckpoint export_checkpoint();
+  // The way back: after reset() the rows of all positions below checkpoint.tokens, from a backend of the same
+  // checkpoint and options, and then the checkpoint, after which the frontier is checkpoint.tokens and everything as if
+  // the tokens had been absorbed. Throws Error (internal) for other sizes; then only reset() may follow.
+  virtual void import_rows(std::int64_t first, std::int64_t last, std::span<const std::byte> rows);
+  virtual void import_checkpoint(const SequenceCheckpoint& checkpoint);
 
   // Recurrent state of a GDN layer, [linear_value_heads, dk, dv] FP32, as after the frontier's last token.
   [[nodiscard]] virtual std::vector<float> recurrent_state(std::int64_t layer) const = 0;

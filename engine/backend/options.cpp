@@ -35,10 +35,7 @@ constexpr std::array<Word<KeyRotation>, 2> kKeyRotations = {
     {{"none", KeyRotation::kNone}, {"hadamard", KeyRotation::kHadamard}}};
 constexpr std::array<Word<CacheFormat>, 2> kColumnFormats = {
     {{"fp32", CacheFormat::kFP32}, {"bf16", CacheFormat::kBF16}}};
-constexpr std::array<Word<StateFormat>, 4> kStateFormats = {{{"fp32", StateFormat::kFP32},
-                                                             {"bf16", StateFormat::kBF16},
-                                                             {"fp16", StateFormat::kFP16},
-                                                             {"int8", StateFormat::kInt8}}};
+constexpr const auto& kStateFormats = kStateFormatNames;
 constexpr std::array<Word<GdnForm>, 2> kGdnForms = {
     {{"recurrent", GdnForm::kRecurrent}, {"chunked", GdnForm::kChunked}}};
 constexpr std::array<Word<Rollback>, 3> kRollbacks = {
@@ -60,6 +57,7 @@ constexpr std::array<Word<TensorClass>, 6> kTensorClasses = {{{"attention", Tens
 
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;  // far beyond any context we can hold
 constexpr std::int64_t kMostNodes = std::int64_t{1} << 20;   // a budget beyond what any drafter fills
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;   // beyond any memory
 constexpr std::int64_t kMostThreads = 1024;                  // beyond any machine; stops a mistyped number
 constexpr std::int64_t kMostCandidates = 1024;               // beyond it a screen saves nothing
 constexpr std::int64_t kMostSpinNs = 10'000'000'000;         // ten seconds a round
@@ -271,6 +269,15 @@ std::vector<Field> make_fields() {
   fields.push_back(integer_field(
       "prefill.chunk", 0, kMostTokens, [](EngineOptions & o) -> auto& { return o.prefill.chunk; },
       "tokens a prefill pass; 0: 128 on the cpu, 4096 on cuda"));
+  fields.push_back(integer_field(
+      "prefix_cache.bytes", 0, kMostBytes, [](EngineOptions & o) -> auto& { return o.prefix_cache.bytes; },
+      "memory for prompts that were computed: one that begins as an earlier one did goes on from there; 0: none"));
+  fields.push_back(integer_field(
+      "prefix_cache.page_tokens", 1, kMostTokens, [](EngineOptions & o) -> auto& { return o.prefix_cache.page_tokens; },
+      "a prompt is kept, and found, at multiples of so many tokens; prefill passes end there"));
+  fields.push_back(word_field(
+      "prefix_cache.checkpoint", kStateFormats, [](EngineOptions & o) -> auto& { return o.prefix_cache.checkpoint; },
+      "recurrent state as it is kept with a prefix; fp32 is exact, int8: blocks of 64 with a BF16 scale"));
   fields.push_back(integer_field(
       "context", 0, kMostTokens, [](EngineOptions & o) -> auto& { return o.context; },
       "tokens the caches hold; 0: the model's maximum, at most 8192"));

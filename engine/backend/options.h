@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json_reader.h"
+#include "engine/formats/state_codec.h"
 #include "engine/formats/weight_format.h"
 
 namespace tare::engine {
@@ -16,7 +17,6 @@ enum class BackendKind { kCpu, kCuda };
 enum class ActivationFormat { kAuto, kFP32, kBF16, kQ8 };
 enum class CacheFormat { kFP32, kBF16, kFP8, kInt8, kNVFP4 };
 enum class KeyRotation { kNone, kHadamard };
-enum class StateFormat { kFP32, kBF16, kFP16, kInt8 };
 enum class GdnForm { kRecurrent, kChunked };
 enum class Rollback { kRing, kSnapshot, kTreeChunk };
 enum class TreeGrowth { kBestFirst, kChainFirst };
@@ -88,6 +88,12 @@ struct EngineOptions {
   struct Prefill {
     std::int64_t chunk = 0;  // tokens a pass; 0: 128 on the CPU, 4096 on CUDA
   } prefill;
+  // What is kept of prompts, so that a later one with the same beginning need not be computed (decode/prefix_cache.h).
+  struct PrefixCache {
+    std::int64_t bytes = 0;                       // that it may hold; 0: nothing is kept
+    std::int64_t page_tokens = 128;               // a prompt is kept, and found, at multiples of so many tokens
+    StateFormat checkpoint = StateFormat::kFP32;  // of the recurrent state in it; fp32 is exact
+  } prefix_cache;
   std::int64_t context = 0;  // tokens the caches can hold; 0: the model's maximum, at most 8192
   struct Cpu {
     std::int64_t threads = 0;              // 0: as many as this process may use

@@ -47,6 +47,11 @@ void check_tree(const TokenTree& tree, const ModelConfig& config, std::int64_t f
   check_room(tree.deepest() + 1, frontier, capacity);
 }
 
+void check_rows(std::int64_t first, std::int64_t last, std::int64_t end) {
+  if (first < 0 || first >= last || last > end)
+    throw internal_error(fmt::format("rows {} to {} of a sequence that ends at {}", first, last, end));
+}
+
 void check_capture(const PrefillCapture& capture, std::size_t tokens, const ModelConfig& config) {
   const auto fits = [&](std::span<const float> span, std::int64_t width) {
     return span.empty() || span.size() == tokens * static_cast<std::size_t>(width);

@@ -19,6 +19,9 @@ void check_tokens(std::span<const std::int32_t> tokens, const ModelConfig& confi
 // The same of a tree, whose deepest node must fit.
 void check_tree(const TokenTree& tree, const ModelConfig& config, std::int64_t frontier, std::int64_t capacity);
 
+// Throws Error (internal) unless 0 <= first < last <= end.
+void check_rows(std::int64_t first, std::int64_t last, std::int64_t end);
+
 // Throws Error (internal) when a buffer has not the size that `tokens` tokens need.
 void check_capture(const PrefillCapture& capture, std::size_t tokens, const ModelConfig& config);
 

@@ -159,6 +159,14 @@ void BlockDrafter::absorb(const ForwardPass&, std::span<const std::int32_t> toke
   absorb_features(static_cast<std::int64_t>(tokens.size()), position);
 }
 
+void BlockDrafter::export_rows(std::int64_t first, std::int64_t last, ByteWriter& bytes) {
+  for (const KvCache& cache : caches_) cache.export_rows(first, last, bytes);
+}
+
+void BlockDrafter::import_rows(std::int64_t first, std::int64_t last, ByteReader& bytes) {
+  for (KvCache& cache : caches_) cache.import_rows(first, last, bytes);
+}
+
 void BlockDrafter::absorb_features(std::int64_t count, std::int64_t position) {
   if (count == 0) return;
   context_.reserve(count);

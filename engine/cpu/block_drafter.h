@@ -33,6 +33,8 @@ class BlockDrafter final : public Drafter {
   void absorb(const ForwardPass& target, std::span<const std::int32_t> tokens, std::span<const std::int32_t> rows,
               std::int64_t position) override;
   DraftOutput draft(const DraftRequest& request, std::int64_t frontier) override;
+  void export_rows(std::int64_t first, std::int64_t last, ByteWriter& bytes) override;
+  void import_rows(std::int64_t first, std::int64_t last, ByteReader& bytes) override;
   void set_collector(Collector* collector) override { collector_ = collector; }
   void account(InventoryAccount& account, std::int64_t context, std::int64_t width, std::int64_t tokens) const override;
   std::uint64_t cache_bytes(const EngineOptions::KeyValue& formats, std::int64_t capacity) const override;

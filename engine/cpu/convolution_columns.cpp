@@ -71,6 +71,28 @@ void ConvolutionColumns::absorb_row(const RowBuffer& projected, std::int64_t row
   oldest_ = (oldest_ + 1) % past_;
 }
 
+void ConvolutionColumns::export_columns(ByteWriter& bytes) const {
+  for (std::int64_t age = past_; age > 0; --age) {
+    const std::int64_t row = (oldest_ + past_ - age) % past_;
+    if (format_ == CacheFormat::kFP32) {
+      bytes.put(columns_.row(row), static_cast<std::size_t>(stride_) * sizeof(float));
+    } else {
+      bytes.put(narrow_columns_.data() + row * stride_, static_cast<std::size_t>(stride_) * sizeof(std::uint16_t));
+    }
+  }
+}
+
+void ConvolutionColumns::import_columns(ByteReader& bytes) {
+  oldest_ = 0;
+  for (std::int64_t row = 0; row < past_; ++row) {
+    if (format_ == CacheFormat::kFP32) {
+      bytes.get(columns_.row(row), static_cast<std::size_t>(stride_) * sizeof(float));
+    } else {
+      bytes.get(narrow_columns_.data() + row * stride_, static_cast<std::size_t>(stride_) * sizeof(std::uint16_t));
+    }
+  }
+}
+
 std::uint64_t ConvolutionColumns::resident_bytes() const {
   const std::int64_t element_bytes = format_ == CacheFormat::kFP32 ? 4 : 2;
   return static_cast<std::uint64_t>(past_ * stride_ * element_bytes);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/backend/options.h"
+#include "engine/backend/sequence_checkpoint.h"
 #include "engine/cpu/aligned_buffer.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/row_buffer.h"
@@ -29,6 +30,10 @@ class ConvolutionColumns {
   void absorb(const RowBuffer& projected, std::int64_t count, const VectorKernels& kernels);
   // Makes the rows of `path` part of the past, oldest first.
   void absorb(const RowBuffer& projected, std::span<const std::int32_t> path, const VectorKernels& kernels);
+
+  // Appends the columns as they are stored, oldest first; and puts them back.
+  void export_columns(ByteWriter& bytes) const;
+  void import_columns(ByteReader& bytes);
 
   [[nodiscard]] std::int64_t taps() const { return taps_; }
   // Bytes read in a pass: all columns.

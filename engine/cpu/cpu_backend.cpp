@@ -74,6 +74,12 @@ EngineOptions settled(EngineOptions options, const ModelConfig& config) {
     const EngineOptions::Speculate& speculate = options.speculate;
     if (speculate.drafter != "none" && speculate.tree_nodes > 1 && speculate.candidates > 1) throw tree_of_chunks();
   }
+  if (options.gdn.form == GdnForm::kChunked && options.prefix_cache.bytes > 0 &&
+      options.prefix_cache.page_tokens % kGdnBlock != 0)
+    throw input_error("prefix_cache.page_tokens",
+                      fmt::format("must be a multiple of {} with gdn.form chunked: inside a block there is no state to "
+                                  "keep",
+                                  kGdnBlock));
   if (options.handicap.place == HandicapPlace::kKernel && options.handicap.share > 0)
     throw input_error("handicap.share", "is spun on the host only", "give handicap.ns for place kernel");
   check_heads(options);
@@ -196,6 +202,62 @@ class CpuBackend final : public Backend {
       drafter_->absorb(forward_, tokens, path, frontier_);
     }
     frontier_ += count;
+    verified_.reset();
+  }
+
+  std::vector<std::byte> export_rows(std::int64_t first, std::int64_t last) override {
+    check_rows(first, last, frontier_);
+    std::vector<std::byte> rows;
+    ByteWriter bytes(rows);
+    for (const LayerState& layer : layers_)
+      if (layer.attention) layer.attention->export_rows(first, last, bytes);
+    if (drafter_) drafter_->export_rows(first, last, bytes);
+    return rows;
+  }
+
+  SequenceCheckpoint export_checkpoint() override {
+    if (frontier_ == 0) throw internal_error("a checkpoint before the first token");
+    SequenceCheckpoint checkpoint;
+    checkpoint.tokens = frontier_;
+    ByteWriter bytes(checkpoint.beside);
+    for (const LayerState& layer : layers_) {
+      if (!layer.gdn) continue;
+      if (!layer.gdn->recurrence.state_is_all())
+        throw internal_error(fmt::format("a checkpoint at {} tokens, inside a block of the chunk form", frontier_));
+      const std::vector<float> state = layer.gdn->recurrence.state(kernels_);
+      checkpoint.recurrent.insert(checkpoint.recurrent.end(), state.begin(), state.end());
+      layer.gdn->columns.export_columns(bytes);
+    }
+    if (drafter_) drafter_->export_end(bytes);
+    return checkpoint;
+  }
+
+  void import_rows(std::int64_t first, std::int64_t last, std::span<const std::byte> rows) override {
+    check_rows(first, last, capacity_);
+    ByteReader bytes(rows);
+    for (LayerState& layer : layers_)
+      if (layer.attention) layer.attention->import_rows(first, last, bytes);
+    if (drafter_) drafter_->import_rows(first, last, bytes);
+    bytes.expect_end();
+  }
+
+  void import_checkpoint(const SequenceCheckpoint& checkpoint) override {
+    check_rows(0, checkpoint.tokens, capacity_);
+    std::span<const float> recurrent = checkpoint.recurrent;
+    const auto size = static_cast<std::size_t>(config_.linear_value_heads * config_.linear_key_head_dim *
+                                               config_.linear_value_head_dim);
+    ByteReader bytes(checkpoint.beside);
+    for (LayerState& layer : layers_) {
+      if (!layer.gdn) continue;
+      if (recurrent.size() < size) throw internal_error("a checkpoint of fewer layers");
+      layer.gdn->recurrence.set_state(recurrent.first(size));
+      layer.gdn->columns.import_columns(bytes);
+      recurrent = recurrent.subspan(size);
+    }
+    if (!recurrent.empty()) throw internal_error("a checkpoint of more layers");
+    if (drafter_) drafter_->import_end(checkpoint.tokens, bytes);
+    bytes.expect_end();
+    frontier_ = checkpoint.tokens;
     verified_.reset();
   }
 

@@ -7,6 +7,7 @@
 
 #include "base/json_reader.h"
 #include "engine/backend/backend.h"
+#include "engine/backend/sequence_checkpoint.h"
 #include "engine/backend/weight_inventory.h"
 #include "engine/cpu/forward_pass.h"
 
@@ -29,6 +30,15 @@ class Drafter {
   // Rows for positions frontier + 1 .. frontier + request.tokens, which fit the caches; at least one. Changes nothing
   // that a later call could see. Throws Error (invalid): logits that are not finite, position named.
   virtual DraftOutput draft(const DraftRequest& request, std::int64_t frontier) = 0;
+  // What Backend::export_rows and the like ask of it: the rows that positions first..last - 1 add to its caches, and
+  // what it holds of the last absorbed token besides.
+  virtual void export_rows(std::int64_t first, std::int64_t last, ByteWriter& bytes) = 0;
+  virtual void import_rows(std::int64_t first, std::int64_t last, ByteReader& bytes) = 0;
+  virtual void export_end(ByteWriter& bytes) { (void)bytes; }
+  virtual void import_end(std::int64_t frontier, ByteReader& bytes) {
+    (void)frontier;
+    (void)bytes;
+  }
   virtual void set_collector(Collector* collector) = 0;
   // Bytes of drafting `tokens` ahead (0: not at all) and of absorbing `width` tokens, when `context` tokens are
   // absorbed.

@@ -437,6 +437,18 @@ std::vector<float> GdnCache::state(const Kernels& kernels) const {
   return result;
 }
 
+void GdnCache::set_state(std::span<const float> state) {
+  if (static_cast<std::int64_t>(state.size()) != shape_.heads * shape_.dk * shape_.dv)
+    throw internal_error("GdnCache: not the size of a state");
+  reset();
+  AlignedBuffer<float> padded = floats(shape_.state_elements());
+  for (std::int64_t head = 0; head < shape_.heads; ++head) {
+    for (std::int64_t row = 0; row < shape_.dk; ++row)
+      std::copy_n(state.data() + (head * shape_.dk + row) * shape_.dv, shape_.dv, padded.data() + row * shape_.stride);
+    state_.store(head, padded.span());
+  }
+}
+
 std::uint64_t GdnCache::bytes_held(std::int64_t tokens) const {
   if (form_ == GdnForm::kRecurrent) return rollback_cost(shape_, rollback_, tokens, state_.format()).held;
   // As many blocks as the tokens fill when the past's unfinished block is as full as can be.

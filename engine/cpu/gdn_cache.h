@@ -109,6 +109,11 @@ class GdnCache {
   // After a verify pass: the nodes of a path from its root become part of the past. Once a verify.
   void commit(const Kernels& kernels, std::span<const std::int32_t> path, ThreadPool& pool);
 
+  // Takes `state` [heads, dk, dv] for that after the past, as reset and absorbing would have left it; stored in the
+  // cache's own format. Of the chunk form the past ends with a whole block.
+  void set_state(std::span<const float> state);
+  // False when tokens of the chunk form's block in hand are not in the state: then state() is not all there is.
+  [[nodiscard]] bool state_is_all() const { return filled_ == 0; }
   // [heads, dk, dv] as after the last token of the past.
   [[nodiscard]] std::vector<float> state(const Kernels& kernels) const;
   [[nodiscard]] std::uint64_t state_bytes() const { return state_.bytes(); }

@@ -178,6 +178,32 @@ void KvCache::keep_path(std::span<const std::int32_t> path, std::int64_t positio
     }
 }
 
+void KvCache::export_rows(std::int64_t first, std::int64_t last, ByteWriter& bytes) const {
+  Rows& past = const_cast<Rows&>(past_);  // places are of rows that may be written; these are only read
+  for (std::int64_t head = 0; head < heads_; ++head)
+    for (std::int64_t row = head * past.capacity + first; row < head * past.capacity + last; ++row) {
+      const auto append = [&](const RowCells& cells, const RowPlace& from) {
+        std::byte* codes = bytes.grow(static_cast<std::size_t>(cells.bytes()));
+        copy_row(cells, from, {codes, cells.code_bytes, codes + cells.codes_size(), cells.scale_bytes});
+      };
+      append(key_, key_place(past.keys, past.key_scales, key_, row));
+      append(value_, value_place(past.values, past.value_scales, value_, row));
+    }
+}
+
+void KvCache::import_rows(std::int64_t first, std::int64_t last, ByteReader& bytes) {
+  for (std::int64_t head = 0; head < heads_; ++head)
+    for (std::int64_t row = head * past_.capacity + first; row < head * past_.capacity + last; ++row) {
+      const auto read = [&](const RowCells& cells, const RowPlace& to) {
+        // copy_row reads from where it could write as well.
+        auto* codes = const_cast<std::byte*>(bytes.take(static_cast<std::size_t>(cells.bytes())));
+        copy_row(cells, {codes, cells.code_bytes, codes + cells.codes_size(), cells.scale_bytes}, to);
+      };
+      read(key_, key_place(past_.keys, past_.key_scales, key_, row));
+      read(value_, value_place(past_.values, past_.value_scales, value_, row));
+    }
+}
+
 void KvCache::score(const AttentionKernels& kernels, const Rows& rows, std::int64_t head,
                     std::span<const float* const> queries, std::int64_t first, std::int64_t count, float scale,
                     float* const* scores) const {

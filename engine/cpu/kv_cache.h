@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/backend/options.h"
+#include "engine/backend/sequence_checkpoint.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/cpu/aligned_buffer.h"
 #include "engine/cpu/kernels.h"
@@ -46,6 +47,10 @@ class KvCache {
                    std::span<float* const> node_scores, std::span<float* const> out) const;
   // Copies the nodes of `path` to `position` onwards.
   void keep_path(std::span<const std::int32_t> path, std::int64_t position);
+
+  // Appends the rows of positions first..last - 1 as they are stored, head by head; and puts them back.
+  void export_rows(std::int64_t first, std::int64_t last, ByteWriter& bytes) const;
+  void import_rows(std::int64_t first, std::int64_t last, ByteReader& bytes);
 
   // Bytes that attention reads of a cache of `positions`, and that it writes for one more.
   [[nodiscard]] std::uint64_t bytes(std::int64_t positions) const;

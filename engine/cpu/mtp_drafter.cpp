@@ -98,11 +98,37 @@ void MtpDrafter::absorb(const ForwardPass& target, std::span<const std::int32_t>
     target.copy_hidden(rows[i], rows[i] + 1, pending_hidden_.row(pending_));
     ++pending_;
   }
-  if (pending_ > kMostLag) {
-    // All but the last, whose token is not known yet.
-    run(std::span(next_tokens_).first(static_cast<std::size_t>(pending_ - 1)), pending_hidden_, kept_rows_);
-    keep(pending_ - 1);
-  }
+  if (pending_ > kMostLag) run_all_but_last();
+}
+
+// The last one's token is not known yet.
+void MtpDrafter::run_all_but_last() {
+  if (pending_ <= 1) return;
+  run(std::span(next_tokens_).first(static_cast<std::size_t>(pending_ - 1)), pending_hidden_, kept_rows_);
+  keep(pending_ - 1);
+}
+
+void MtpDrafter::export_rows(std::int64_t first, std::int64_t last, ByteWriter& bytes) {
+  run_all_but_last();
+  layers_.front().attention->export_rows(std::max<std::int64_t>(first - 1, 0), std::max<std::int64_t>(last - 1, 0),
+                                         bytes);
+}
+
+void MtpDrafter::import_rows(std::int64_t first, std::int64_t last, ByteReader& bytes) {
+  layers_.front().attention->import_rows(std::max<std::int64_t>(first - 1, 0), std::max<std::int64_t>(last - 1, 0),
+                                         bytes);
+}
+
+void MtpDrafter::export_end(ByteWriter& bytes) {
+  run_all_but_last();
+  bytes.put(pending_hidden_.row(0), static_cast<std::size_t>(config_.hidden_size) * sizeof(float));
+}
+
+void MtpDrafter::import_end(std::int64_t frontier, ByteReader& bytes) {
+  reset();
+  kept_rows_ = frontier - 1;
+  pending_ = 1;
+  bytes.get(pending_hidden_.row(0), static_cast<std::size_t>(config_.hidden_size) * sizeof(float));
 }
 
 // Of rows that all have their tokens.

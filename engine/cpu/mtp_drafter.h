@@ -31,6 +31,12 @@ class MtpDrafter final : public Drafter {
   void absorb(const ForwardPass& target, std::span<const std::int32_t> tokens, std::span<const std::int32_t> rows,
               std::int64_t position) override;
   DraftOutput draft(const DraftRequest& request, std::int64_t frontier) override;
+  // Row i needs the token after position i: those of positions first..last - 1 are rows first - 1 .. last - 2, and the
+  // last one waits, as a hidden state.
+  void export_rows(std::int64_t first, std::int64_t last, ByteWriter& bytes) override;
+  void import_rows(std::int64_t first, std::int64_t last, ByteReader& bytes) override;
+  void export_end(ByteWriter& bytes) override;
+  void import_end(std::int64_t frontier, ByteReader& bytes) override;
   void set_collector(Collector* collector) override;
   void account(InventoryAccount& account, std::int64_t context, std::int64_t width, std::int64_t tokens) const override;
   std::uint64_t cache_bytes(const EngineOptions::KeyValue& formats, std::int64_t capacity) const override;
@@ -75,6 +81,7 @@ class MtpDrafter final : public Drafter {
   // Takes the first `count` pending rows, which have run, as part of the past.
   void keep(std::int64_t count);
   void flush();
+  void run_all_but_last();
   void fill_row(std::int64_t row, std::int64_t pass_row, const DraftRequest& request, std::int64_t frontier);
 };
 

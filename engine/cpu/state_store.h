@@ -1,13 +1,9 @@
-// Recurrent states of one layer's heads as they are kept between tokens, in the format of option state.recurrent.
-//
-//   fp32  as they are             bf16, fp16  every element rounded to nearest even; fp16 beyond 65,504 becomes
-//   infinity,
-//                                             and the logits name it
-//   int8  every row [dv] of a state in blocks of 64 with a BF16 scale (formats/cache_blocks.h)
+// Recurrent states of one layer's heads as they are kept between tokens, in the format of option state.recurrent
+// (formats/state_codec.h).
 //
 // Arithmetic is FP32 always. A state that is not kept in FP32 is rounded after every token's update (chunk form: after
 // every block of 64, tree_chunk: after a committed path), whatever pass the token came in: so the bits do not depend on
-// how a text is cut into passes. store of what round has rounded loses nothing.
+// how a text is cut into passes. store of what round_state has rounded loses nothing.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +11,9 @@
 
 #include "engine/backend/options.h"
 #include "engine/cpu/aligned_buffer.h"
+#include "engine/formats/state_codec.h"
 
 namespace tare::engine {
-
-// Bytes of one state of `rows` rows of `stride` elements.
-[[nodiscard]] std::int64_t state_bytes_of(StateFormat format, std::int64_t rows, std::int64_t stride);
-
-// The values after a round trip through the format, in place; `stride` divides the size of `state`.
-void round_state(StateFormat format, std::span<float> state, std::int64_t stride);
 
 class StateStore {
  public:
@@ -40,10 +31,9 @@ class StateStore {
 
  private:
   StateFormat format_ = StateFormat::kFP32;
-  std::int64_t rows_ = 0;
   std::int64_t stride_ = 0;
   std::int64_t head_bytes_ = 0;
-  AlignedBuffer<std::byte> data_;  // [head]: codes [rows][stride], then, of int8, scales [rows][blocks]
+  AlignedBuffer<std::byte> data_;  // [head]
 };
 
 }  // namespace tare::engine

@@ -33,6 +33,7 @@ void refuse_codecs(const EngineOptions& options) {
   refuse_cache(options.kv.key, "kv.key");
   refuse_cache(options.kv.value, "kv.value");
   refuse(options.state.recurrent == StateFormat::kInt8, "state.recurrent", to_text(options.state.recurrent));
+  refuse(options.prefix_cache.bytes > 0, "prefix_cache.bytes", "a prefix cache");
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ class Session {
   Generation run() {
     backend_.reset();
     const Clock::time_point start = Clock::now();
-    const std::span<const float> logits = backend_.prefill(prompt_);
+    const std::span<const float> logits = prefill();
     result_.prefill_ns = nanoseconds(Clock::now() - start);
     choose({argmax(logits), logits});
     result_.first_token_ns = nanoseconds(Clock::now() - start);
@@ -114,6 +114,14 @@ class Session {
   std::size_t vocab_;
   VerifyRequest request_{.logits = false, .hidden = false};
   Generation result_;
+
+  std::span<const float> prefill() {
+    const PrefixUse& prefixes = limits_.prefixes;
+    if (prefixes.cache == nullptr) return backend_.prefill(prompt_);
+    const PrefixCache::Prefilled prefilled = prefixes.cache->prefill(backend_, prefixes.identity, prompt_);
+    result_.restored_tokens = prefilled.restored;
+    return prefilled.logits;
+  }
 
   [[nodiscard]] std::int64_t produced() const { return static_cast<std::int64_t>(result_.tokens.size()); }
 

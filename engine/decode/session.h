@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
+#include "engine/decode/prefix_cache.h"
 #include "engine/decode/round.h"
 #include "engine/decode/token_policy.h"
 
@@ -44,7 +45,8 @@ struct Generation {
   Outcome outcome = Outcome::kLength;
   std::vector<std::int32_t> tokens;   // committed, the prefill's first; an end-of-text token is included
   std::vector<std::int32_t> natural;  // natural choice at each of them
-  std::int64_t prefill_ns = 0;        // the prompt's forward pass
+  std::int64_t restored_tokens = 0;   // of the prompt, from a prefix cache: they were not computed
+  std::int64_t prefill_ns = 0;        // the prompt's forward pass, with what a prefix cache restored and stored
   std::int64_t first_token_ns = 0;    // start to the first token's choice: time to first token
   std::vector<Round> rounds;          // their tokens are all but the first
   std::vector<RoundShape> shapes;     // of the rounds, when asked for
@@ -62,6 +64,8 @@ struct GenerationLimits {
   // forced text, so that its cost is that of the recorded round whatever this model would have accepted. Drafts are
   // made and thrown away. Needs a forced policy; every round of the text needs its shape.
   std::vector<RoundShape> recorded = {};
+  // Through which the prompt is prefilled; its cache may be null. Outlives the call.
+  PrefixUse prefixes = {};
 };
 
 // Called after a token is committed, outside round times; returning false stops. Empty: not called.

@@ -118,6 +118,8 @@ class EngineWorker {
   std::unique_ptr<engine::Backend> backend_;  // moves into profiler_ with the first profile
   std::unique_ptr<profiles::ReplayProfiler> profiler_;
   std::optional<engine::Tokenizer> tokenizer_;
+  std::unique_ptr<engine::PrefixCache> prefix_cache_;  // null unless option prefix_cache.bytes asks for one
+  std::string prefix_identity_;
 
   [[nodiscard]] bool opened() const { return backend_ != nullptr || profiler_ != nullptr; }
 
@@ -135,6 +137,10 @@ class EngineWorker {
     auto checkpoint = engine::open_checkpoint(call.model);
     backend_ = profiles::with_nvtx_ranges(engine::make_backend(*checkpoint, options));
     checkpoint_ = std::move(checkpoint);
+    if (options.prefix_cache.bytes > 0) {
+      prefix_cache_ = std::make_unique<engine::PrefixCache>(options.prefix_cache);
+      prefix_identity_ = engine::prefix_identity(*checkpoint_, *backend_);
+    }
     const std::filesystem::path tokenizer = std::filesystem::path(call.model) / "tokenizer.json";
     if (std::filesystem::exists(tokenizer)) tokenizer_ = engine::Tokenizer::from_file(tokenizer);
     OpenReply reply;
@@ -197,7 +203,7 @@ class EngineWorker {
     }
   }
 
-  static RunReply replay(engine::Backend& backend, const RunCall& call) {
+  RunReply replay(engine::Backend& backend, const RunCall& call) const {
     std::unique_ptr<engine::TokenPolicy> policy =
         call.temperature > 0 ? engine::make_sampled_policy(call.temperature, call.seed, call.prompt_id)
                              : engine::make_greedy_policy();
@@ -207,6 +213,7 @@ class EngineWorker {
     if (!call.forced.empty()) policy = engine::make_forced_policy(call.forced, std::move(policy));
     engine::GenerationLimits limits{call.max_tokens, backend.config().eos_token_ids};
     limits.recorded = call.rounds;
+    limits.prefixes = {prefix_cache_.get(), prefix_identity_};
     const engine::Generation generation = engine::generate(backend, call.prompt, *policy, limits);
 
     RunReply reply;

@@ -67,6 +67,16 @@ class RangeBackend final : public engine::Backend {
     end_round();
   }
 
+  std::vector<std::byte> export_rows(std::int64_t first, std::int64_t last) override {
+    return backend_->export_rows(first, last);
+  }
+  engine::SequenceCheckpoint export_checkpoint() override { return backend_->export_checkpoint(); }
+  void import_rows(std::int64_t first, std::int64_t last, std::span<const std::byte> rows) override {
+    backend_->import_rows(first, last, rows);
+  }
+  void import_checkpoint(const engine::SequenceCheckpoint& checkpoint) override {
+    backend_->import_checkpoint(checkpoint);
+  }
   [[nodiscard]] std::vector<float> recurrent_state(std::int64_t layer) const override {
     return backend_->recurrent_state(layer);
   }
