@@ -34,13 +34,15 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::string_view> pieces) {
   const std::filesystem::path temporary = path.string() + ".tmp" + std::to_string(getpid());
   {
+    errno = 0;
     std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
     for (const std::string_view piece : pieces) file.write(piece.data(), static_cast<std::streamsize>(piece.size()));
     file.flush();
     if (!file) {
+      const int reason = errno;
       std::error_code ignored;
       std::filesystem::remove(temporary, ignored);
-      throw Error(ErrorKind::kEnvironment, "cannot be written", path.string(),
+      throw Error(ErrorKind::kEnvironment, std::string("cannot be written: ") + std::strerror(reason), path.string(),
                   "check the disk's space and permissions");
     }
   }
@@ -71,7 +73,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
     ::close(descriptor);
     if (address == MAP_FAILED) {
       size_ = 0;
-      throw input_error(path.string(), std::string("cannot be mapped into memory: ") + std::strerror(reason));
+      throw Error(reason == ENOMEM ? ErrorKind::kEnvironment : ErrorKind::kInput,
+                  std::string("cannot be mapped into memory: ") + std::strerror(reason), path.string());
     }
     data_ = static_cast<const std::byte*>(address);
   } else {

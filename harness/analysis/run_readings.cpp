@@ -24,6 +24,7 @@ ReadingsOfRuns readings_of_runs(const Gathered& gathered) {
   for (const CountedRun& run : gathered.counted) {
     by_run[run.record.id].readings.name = name_of(run.record);
     by_run[run.record.id].readings.arm = run.arm;
+    by_run[run.record.id].readings.sitting = gathered.launches[run.launch].sitting;
   }
   for (const StoredSample& stored : gathered.samples) {
     const auto found = stored.run_id ? by_run.find(*stored.run_id) : by_run.end();

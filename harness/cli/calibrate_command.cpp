@@ -1,7 +1,5 @@
 #include <fmt/format.h>
-#include <signal.h>
 
-#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -13,6 +11,7 @@
 #include "base/json_reader.h"
 #include "harness/analysis/analysis.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/interruption.h"
 #include "harness/cli/progress_printer.h"
 #include "harness/driver/real_calibration.h"
 #include "harness/experiment/experiment.h"
@@ -35,15 +34,6 @@ struct Arguments {
   CalibrationLadder ladder;
   bool json = false;
 };
-
-// A signal handler can reach nothing but a global; see run_command.cpp.
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void on_signal(int signal_number) {
-  interrupted.store(true);
-  ::signal(signal_number, SIG_DFL);
-}
 
 Json to_json(const stats::CalibrationRow& row) {
   return {{"name", row.name},
@@ -142,14 +132,12 @@ int calibrate_really(const Arguments& arguments) {
   if (arguments.out.empty())
     throw input_error("--out", "is missing", "where the experiments go, for example --out runs/calibration");
   const Experiment from = read_experiment(arguments.experiment);
-  ::signal(SIGINT, &on_signal);
-  ::signal(SIGTERM, &on_signal);
   ProgressPrinter printer;
   RunSettings settings;
   settings.directory = arguments.out;
   settings.own_program = own_program();
   settings.progress = [&](const Progress& progress) { printer.show(progress); };
-  settings.interrupted = &interrupted;
+  settings.interrupted = interruption();
   const RealCalibration calibration = calibrate_here(
       from, arguments.ladder, settings, [&](const CalibrationRung&, const CalibratedExperiment& experiment) {
         printer.finish();

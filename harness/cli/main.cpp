@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -117,6 +118,8 @@ int run_program(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A file that reaches the user's size limit is an error of its writer (EFBIG), not the end of the program.
+  ::signal(SIGXFSZ, SIG_IGN);
   spdlog::set_default_logger(spdlog::stderr_logger_st("tare"));  // standard output is for results
   spdlog::set_pattern("%l: %v");
   try {

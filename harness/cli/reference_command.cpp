@@ -1,8 +1,6 @@
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -21,6 +19,7 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "forced/windows.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/interruption.h"
 #include "harness/cli/progress_printer.h"
 
 namespace tare::harness {
@@ -30,16 +29,6 @@ constexpr double kTera = 1e12;
 constexpr double kGiga = 1e9;
 // Of activations and their snapshot; 27B and 44 windows of 2,048 tokens take 3.7 GB.
 constexpr std::uint64_t kActivationBytes = 8'000'000'000;
-
-// A signal handler can reach nothing but a global. The first signal asks the reference to end at the next batch, the
-// second ends the program as usual.
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void on_signal(int signal_number) {
-  interrupted.store(true);
-  ::signal(signal_number, SIG_DFL);
-}
 
 struct Arguments {
   std::string model;
@@ -125,14 +114,12 @@ int write_reference_file(Arguments arguments) {
   const engine::StreamedMemory memory = engine::plan_streamed(*checkpoint, shape, arguments.options);
   tell_memory(memory, shape, checkpoint->config());
   const std::unique_ptr<engine::StreamedBackend> backend = engine::make_streamed(*checkpoint, shape, arguments.options);
-  ::signal(SIGINT, &on_signal);
-  ::signal(SIGTERM, &on_signal);
   ProgressPrinter printer;
   engine::StreamedSettings settings{.out = arguments.out,
                                     .tokenizer_digest = tokenizer == nullptr ? "" : tokenizer->digest(),
                                     .texts_digest = file.texts_digest,
                                     .backend = arguments.options.backend,
-                                    .interrupted = &interrupted};
+                                    .interrupted = interruption()};
   settings.progress = [&](const engine::StreamedProgress& progress) {
     printer.show({.phase = "reference",
                   .what = progress.what,

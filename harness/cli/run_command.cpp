@@ -1,7 +1,5 @@
 #include <fmt/format.h>
-#include <signal.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -11,6 +9,7 @@
 #include "base/text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/finish_report.h"
+#include "harness/cli/interruption.h"
 #include "harness/cli/progress_printer.h"
 #include "harness/driver/dry_run.h"
 #include "harness/driver/run_experiment.h"
@@ -18,16 +17,6 @@
 
 namespace tare::harness {
 namespace {
-
-// A signal handler can reach nothing but a global. The first signal asks the run to end at the next prompt, the second
-// ends the program as usual.
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void on_signal(int signal_number) {
-  interrupted.store(true);
-  ::signal(signal_number, SIG_DFL);
-}
 
 struct Arguments {
   std::string experiment;
@@ -57,14 +46,12 @@ int run(const Arguments& arguments) {
   }
   if (arguments.out.empty())
     throw input_error("--out", "is missing", "where the ledger and the report go, for example --out runs/first");
-  ::signal(SIGINT, &on_signal);
-  ::signal(SIGTERM, &on_signal);
   ProgressPrinter printer;
   RunSettings settings;
   settings.directory = arguments.out;
   settings.own_program = own_program();
   settings.progress = [&](const Progress& progress) { printer.show(progress); };
-  settings.interrupted = &interrupted;
+  settings.interrupted = interruption();
   (void)run_experiment(experiment, settings);
   printer.finish();
   return finish_report(arguments.out, arguments.json);

@@ -55,7 +55,7 @@ Launch::Launch(const Experiment& experiment, const Arm& arm, const std::string& 
   record.sitting = place.sitting;
   record.program = worker_.argv();
   record.pid = worker_.pid();
-  record.started_utc_ns = utc_now_ns();
+  record.started_utc_ns = steady_utc_ns();
   id_ = ledger.begin_launch(record);
   try {
     const std::string model = resolve(experiment, arm.model);
@@ -91,7 +91,7 @@ void Launch::record_end() noexcept {
     const ExitStatus status = worker_.close();
     const bool ended_well = status.code == 0 && !status.signalled;
     const auto peak = peak_memory_bytes_ > 0 ? std::optional(peak_memory_bytes_) : std::nullopt;
-    ledger_->end_launch(id_, utc_now_ns(), status.code, peak, ended_well ? std::string() : worker_.last_words());
+    ledger_->end_launch(id_, steady_utc_ns(), status.code, peak, ended_well ? std::string() : worker_.last_words());
   } catch (const std::exception& failure) {
     // The launch's rows that count are stored with its runs; its end is a note beside them.
     spdlog::warn("the end of launch {} could not be recorded: {}", id_, failure.what());

@@ -69,7 +69,7 @@ PromptResult to_result(const forced::ReplayText& text, std::int64_t position, st
 PromptResult replay(const MeasureContext& context, Launch& launch, std::size_t index, RunWatch& watch,
                     std::int64_t run_id) {
   const forced::ReplayText& text = (*context.texts)[index];
-  const std::int64_t started = utc_now_ns();
+  const std::int64_t started = steady_utc_ns();
   RunCall call = call_of(*context.experiment, text);
   call.natural = true;  // a worker sends them after its clock has stopped
   watch.replay_begins(run_id);
@@ -89,15 +89,22 @@ const Arm& arm_of(const MeasureContext& context, const PlannedRun& run) {
   return context.experiment->arms[run.arm];
 }
 
-// Records a run that could not be finished and lets the error go on; an interruption leaves the run as it is (the block
-// is marked as interrupted by the caller).
+// Records the runs that could not be finished and lets the error go on; an interruption leaves runs as they are (the
+// block is marked as interrupted by the caller). `body` takes out of `running` what it has finished.
 template <class Body>
-void recording_failure(const MeasureContext& context, const std::vector<std::int64_t>& run_ids, const Body& body) {
+void recording_failure(const MeasureContext& context, std::vector<std::int64_t> running, const Body& body) {
   try {
-    body();
+    body(running);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kInterrupted)
-      for (const std::int64_t run_id : run_ids) context.ledger->fail_run(run_id, utc_now_ns(), error.what());
+    if (error.kind() != ErrorKind::kInterrupted) {
+      for (const std::int64_t run_id : running) {
+        try {
+          context.ledger->fail_run(run_id, steady_utc_ns(), error.what());
+        } catch (const Error& second) {  // the ledger itself cannot be written: the next sitting marks the run
+          spdlog::warn("that run {} failed could not be recorded: {}", run_id, second.what());
+        }
+      }
+    }
     throw;
   }
 }
@@ -115,8 +122,8 @@ void measure_run(const MeasureContext& context, const PlannedRun& planned) {
                 {"measurement", planned.block, context.sitting});
   settle(context, launch);
   const std::int64_t run_id =
-      context.ledger->begin_run({planned.block, planned.slot, planned.warmup}, arm.name, launch.id(), utc_now_ns());
-  recording_failure(context, {run_id}, [&] {
+      context.ledger->begin_run({planned.block, planned.slot, planned.warmup}, arm.name, launch.id(), steady_utc_ns());
+  recording_failure(context, {run_id}, [&](std::vector<std::int64_t>&) {
     RunWatch watch = watch_of(context, {{run_id, &launch, sampler_hz(*context.experiment, arm)}});
     RunEnd end;
     for (std::size_t i = 0; i < context.texts->size(); ++i) {
@@ -125,7 +132,7 @@ void measure_run(const MeasureContext& context, const PlannedRun& planned) {
       context.prompt_done(fmt::format("block {}, {} {}: {}", planned.block + 1, planned.warmup ? "warm-up" : "slot",
                                       planned.slot + 1, arm.name));
     }
-    end.ended_utc_ns = utc_now_ns();
+    end.ended_utc_ns = steady_utc_ns();
     watch.end();
     end.samples = watch.samples(run_id);
     context.ledger->finish_run(run_id, end);
@@ -184,11 +191,11 @@ class ResidentBlock {
       Launch& launch = *launches_[run.arm];
       if (run.warmup) settle(context_, launch);
       run_ids[run.arm] = context_.ledger->begin_run({run.block, run.slot, run.warmup}, arm_of(context_, run).name,
-                                                    launch.id(), utc_now_ns());
+                                                    launch.id(), steady_utc_ns());
       begun.push_back(run_ids[run.arm]);
       watched.push_back({run_ids[run.arm], &launch, sampler_hz(*context_.experiment, arm_of(context_, run))});
     }
-    recording_failure(context_, begun, [&] {
+    recording_failure(context_, begun, [&](std::vector<std::int64_t>& running) {
       RunWatch watch = watch_of(context_, watched, twins_ ? twins_->pids() : std::vector<pid_t>());
       for (std::size_t i = 0; i < texts; ++i) {
         for (const std::size_t arm : arm_order(*context_.experiment, block_.block, i)) {
@@ -199,13 +206,14 @@ class ResidentBlock {
           walk_twin(twins, arm, i);
         }
       }
-      const std::int64_t ended = utc_now_ns();
+      const std::int64_t ended = steady_utc_ns();
       watch.end();
       for (const PlannedRun& run : runs) {
         const std::int64_t run_id = run_ids[run.arm];
         ends[run.arm].ended_utc_ns = ended;
         ends[run.arm].samples = watch.samples(run_id);
         context_.ledger->finish_run(run_id, ends[run.arm]);
+        std::erase(running, run_id);
       }
     });
   }

@@ -68,7 +68,7 @@ forced::ForcedRun force(const Experiment& experiment, Launch& baseline, const fo
 
 ValidationRecord record_of(const std::string& name, bool is_control, const forced::Validation& validation) {
   ValidationRecord record;
-  record.utc_ns = utc_now_ns();
+  record.utc_ns = steady_utc_ns();
   record.name = name;
   record.is_control = is_control;
   record.prompts = validation.prompts;

@@ -1,6 +1,7 @@
 #include "harness/driver/run_experiment.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
@@ -46,7 +47,7 @@ class Remaining {
 
 std::int64_t begin_sitting(const Experiment& experiment, Ledger& ledger) {
   SittingRecord sitting;
-  sitting.started_utc_ns = utc_now_ns();
+  sitting.started_utc_ns = steady_utc_ns();
   sitting.machine = to_json(read_machine());
   sitting.harness_build = to_json(build_info());
   const std::string file = experiment.texts.mode == TextMode::kGiven ? experiment.texts.file : experiment.prompts.file;
@@ -164,8 +165,13 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
       if (!summary.other_path.empty()) return summary;
     }
   } catch (const Error& error) {
-    const std::vector<std::int64_t> marked = ledger.interrupt_incomplete_blocks(
-        slots, error.kind() == ErrorKind::kInterrupted ? "stopped by the user" : error.what());
+    std::vector<std::int64_t> marked;
+    try {
+      marked = ledger.interrupt_incomplete_blocks(
+          slots, error.kind() == ErrorKind::kInterrupted ? "stopped by the user" : error.what());
+    } catch (const Error& second) {  // the ledger itself cannot be written: the next call marks them
+      spdlog::warn("interrupted blocks could not be marked: {}", second.what());
+    }
     if (marked.empty() || error.kind() == ErrorKind::kInterrupted) throw;
     ErrorParts parts = error.parts();
     parts.hint += fmt::format("{}block {} will be measured again; finished blocks are kept",

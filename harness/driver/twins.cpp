@@ -63,9 +63,9 @@ std::int64_t launch_of_failed(const MeasureContext& context, const Arm& arm, int
   record.block = block;
   record.sitting = context.sitting;
   record.program = resolve_program(*context.experiment, arm);
-  record.started_utc_ns = utc_now_ns();
+  record.started_utc_ns = steady_utc_ns();
   const std::int64_t id = context.ledger->begin_launch(record);
-  context.ledger->end_launch(id, utc_now_ns(), std::nullopt, std::nullopt, why);
+  context.ledger->end_launch(id, steady_utc_ns(), std::nullopt, std::nullopt, why);
   return id;
 }
 
@@ -120,7 +120,7 @@ void Twins::walk(std::size_t arm, std::size_t text_index) {
   const forced::ReplayText& text = (*context_.texts)[text_index];
   RunCall call = call_of(*context_.experiment, text);
   call.natural = true;
-  const std::int64_t started = utc_now_ns();
+  const std::int64_t started = steady_utc_ns();
   try {
     ProfileRecord record = to_record(twin->launch->worker().profile(call));
     record.launch_id = twin->launch_id;

@@ -307,6 +307,16 @@ std::int64_t utc_now_ns() {
       .count();
 }
 
+std::int64_t steady_utc_ns() {
+  const auto steady_ns = [] {
+    timespec now{};
+    ::clock_gettime(CLOCK_BOOTTIME, &now);
+    return std::int64_t{now.tv_sec} * kNsPerSecond + now.tv_nsec;
+  };
+  static const std::int64_t origin_ns = utc_now_ns() - steady_ns();
+  return origin_ns + steady_ns();
+}
+
 std::string utc_text(std::int64_t utc_ns) {
   const std::time_t seconds = static_cast<std::time_t>(utc_ns / kNsPerSecond);
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(seconds));

@@ -92,7 +92,11 @@ class QuickReader {
 [[nodiscard]] Machine machine_from_json(const Json& json, const std::string& where);
 [[nodiscard]] Machine anonymous(Machine machine);
 
+// The time of day, Unix time. It may be set while we run: differences of it are no durations.
 [[nodiscard]] std::int64_t utc_now_ns();
+// The time of day when this program first asked, gone on with by a clock that nobody sets (and that goes on while the
+// machine sleeps): differences within one program are durations. For what the analysis takes as places in time.
+[[nodiscard]] std::int64_t steady_utc_ns();
 // "2026-11-29T14:41:46Z"
 [[nodiscard]] std::string utc_text(std::int64_t utc_ns);
 // "2026-11-29T14:41:46.123Z"

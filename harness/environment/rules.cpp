@@ -47,6 +47,11 @@ constexpr std::size_t kFewestStepSamples = 3;
 // Equal pieces of work whose mean lies a hundredth above their median lose time to others in lumps; on a quiet machine
 // timer interrupts and the steps of a turbo clock cost a few thousandths.
 constexpr double kLostShare = 0.01;
+// The kernel tells the time since boot in hundredths of a second, and reading it takes its turn on a busy core; a
+// daemon that slews moves the time of day by a thousandth at most. What is more was set, or happened while a virtual
+// machine stood still.
+constexpr double kClockJumpS = 0.5;
+constexpr double kClockSlewShare = 0.001;
 constexpr double kPercent = 100;
 constexpr double kSecondsPerNs = 1e-9;
 constexpr double kSecondsPerUs = 1e-6;
@@ -67,6 +72,14 @@ std::optional<double> share_of_time(const RunReadings& run, const std::optional<
   const auto duration = duration_s(run);
   if (!waited_us || !duration) return std::nullopt;
   return kSecondsPerUs * *waited_us / *duration;
+}
+
+// By how much the time of day went ahead of the time since boot; 0 when that is no more than slewing.
+std::optional<double> clock_jump_s(const EnvironmentSample& from, const EnvironmentSample& to) {
+  if (!from.uptime_s || !to.uptime_s) return std::nullopt;
+  const double since_boot = *to.uptime_s - *from.uptime_s;
+  const double jump = kSecondsPerNs * static_cast<double>(to.utc_ns - from.utc_ns) - since_boot;
+  return std::abs(jump) > kClockJumpS + kClockSlewShare * std::abs(since_boot) ? jump : 0;
 }
 
 std::optional<double> clock_in(const EnvironmentSample& sample, Clock clock) {
@@ -139,6 +152,32 @@ class Judgement {
   std::span<const RunReadings> runs_;
   std::vector<EnvironmentWarning> warnings_;
 };
+
+// From each run's beginning to its end, and on to the next run's beginning.
+void judge_time_of_day(Judgement& judgement) {
+  std::size_t jumps = 0;
+  double largest = 0;
+  const EnvironmentSample* last = nullptr;
+  std::int64_t sitting = 0;
+  const auto look = [&](const EnvironmentSample& from, const EnvironmentSample& to) {
+    const double jump = clock_jump_s(from, to).value_or(0);
+    if (jump == 0) return;
+    ++jumps;
+    if (std::abs(jump) > std::abs(largest)) largest = jump;
+  };
+  for (const RunReadings& run : judgement.runs()) {
+    if (last != nullptr && run.sitting == sitting) look(*last, run.before);
+    look(run.before, run.after);
+    last = &run.after;
+    sitting = run.sitting;
+  }
+  if (jumps > 0)
+    judgement.warn("clock_jumped",
+                   fmt::format("the time of day jumped {} time{} within a sitting, by up to {:+.1f} s against the time "
+                               "since boot; durations and places in time are of clocks that nobody sets",
+                               jumps, jumps == 1 ? "" : "s", largest),
+                   "find what set the clock (a time daemon is to slew it), or what paused the virtual machine");
+}
 
 void judge_cores(Judgement& judgement, std::size_t usable_cores) {
   judgement.limit(
@@ -368,6 +407,10 @@ const GpuSample* lowest_power_limit(std::span<const RunReadings> runs, const std
 }  // namespace
 
 std::optional<double> duration_s(const RunReadings& run) {
+  if (clock_jump_s(run.before, run.after).value_or(0) != 0) {
+    const double since_boot = *run.after.uptime_s - *run.before.uptime_s;
+    return since_boot > 0 ? std::optional(since_boot) : std::nullopt;
+  }
   const std::int64_t ns = run.after.utc_ns - run.before.utc_ns;
   if (ns <= 0) return std::nullopt;
   return kSecondsPerNs * static_cast<double>(ns);
@@ -434,9 +477,10 @@ std::string to_text(Clock clock) {
 }
 
 std::vector<std::string> rule_codes() {
-  std::vector<std::string> codes = {"cpu_contended",    "cpu_stolen",    "load_above_cores", "neighbour_busy",
-                                    "cgroup_throttled", "memory_short",  "build_running",    "governor",
-                                    "gpu_slowed",       "gpu_neighbour", "several_gpus",     "gpu_power_capped"};
+  std::vector<std::string> codes = {"clock_jumped",    "cpu_contended",    "cpu_stolen",    "load_above_cores",
+                                    "neighbour_busy",  "cgroup_throttled", "memory_short",  "build_running",
+                                    "governor",        "gpu_slowed",       "gpu_neighbour", "several_gpus",
+                                    "gpu_power_capped"};
   for (const Clock clock : {Clock::kCpu, Clock::kGpuSm, Clock::kGpuMemory}) {
     for (const char* what : {"_step", "_moved", "_differs_between_arms"}) codes.push_back(clock_word(clock) + what);
     if (clock != Clock::kCpu) codes.push_back(clock_word(clock) + "_cold");
@@ -448,6 +492,7 @@ std::vector<EnvironmentWarning> judge_environment(std::span<const RunReadings> r
                                                   const std::vector<std::string>& arms, const Machine& machine,
                                                   std::span<const GpuFacts> gpus) {
   Judgement judgement(runs);
+  judge_time_of_day(judgement);
   judge_cores(judgement, machine.usable_cores.size());
   judge_builds(judgement);
   for (const Clock clock : {Clock::kCpu, Clock::kGpuSm, Clock::kGpuMemory}) {

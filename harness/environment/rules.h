@@ -17,6 +17,7 @@ namespace tare::harness {
 struct RunReadings {
   std::string name;  // "block 1, slot 3 (q4)"
   std::size_t arm = 0;
+  std::int64_t sitting = 1;  // within one, the machine was not booted anew
   EnvironmentSample before;
   EnvironmentSample after;
   std::vector<EnvironmentSample> during;  // the sampler's, in the order of time; empty: none was on
@@ -30,6 +31,7 @@ struct EnvironmentWarning {
 };
 
 // Quantities of one run that rules and the report share. Absent when a reading they need is.
+// By the time of day; by the time since boot where the time of day was set meanwhile.
 [[nodiscard]] std::optional<double> duration_s(const RunReadings& run);
 // Share of the run's time in which some task waited for a core.
 [[nodiscard]] std::optional<double> pressure_share(const RunReadings& run);

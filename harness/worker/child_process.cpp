@@ -56,6 +56,22 @@ ExitStatus status_of(int raw) {
   return {WEXITSTATUS(raw), false};
 }
 
+// A child that died would raise SIGPIPE in a write: it is ignored meanwhile, EPIPE tells the same.
+class NoPipeSignal {
+ public:
+  NoPipeSignal() {
+    struct sigaction ignore {};
+    ignore.sa_handler = SIG_IGN;
+    ::sigaction(SIGPIPE, &ignore, &before_);
+  }
+  NoPipeSignal(const NoPipeSignal&) = delete;
+  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+  ~NoPipeSignal() { ::sigaction(SIGPIPE, &before_, nullptr); }
+
+ private:
+  struct sigaction before_ {};
+};
+
 // In the child, after fork: only async-signal-safe calls.
 [[noreturn]] void become(char* const* argv, const char* path, const Pipe& in, const Pipe& out, const Pipe& err,
                          pid_t parent) {
@@ -67,6 +83,7 @@ ExitStatus status_of(int raw) {
   ::dup2(err.write, STDERR_FILENO);
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGINT, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -132,6 +149,7 @@ ChildProcess::ChildProcess(std::vector<std::string> argv) : argv_(std::move(argv
                 argv_.front());
   }
   ::setpgid(pid_, pid_);  // in both processes, so that it holds whichever runs first
+  ::fcntl(input_, F_SETFL, O_NONBLOCK);
   ::fcntl(output_, F_SETFL, O_NONBLOCK);
   ::fcntl(error_, F_SETFL, O_NONBLOCK);
 }
@@ -143,26 +161,23 @@ ChildProcess::~ChildProcess() {
   close_descriptor(error_);
 }
 
-bool ChildProcess::write_line(const std::string& line) {
-  if (input_ < 0) return false;
+ChildProcess::WriteResult ChildProcess::write_line(const std::string& line, std::chrono::nanoseconds timeout) {
+  if (input_ < 0) return WriteResult::kEnd;
+  const Clock::time_point deadline = Clock::now() + timeout;
   const std::string text = line + "\n";
-  // A child that died would raise SIGPIPE here: it is ignored around the write, EPIPE tells the same.
-  struct sigaction ignore {};
-  struct sigaction before {};
-  ignore.sa_handler = SIG_IGN;
-  ::sigaction(SIGPIPE, &ignore, &before);
+  const NoPipeSignal while_writing;
   std::size_t written = 0;
-  bool good = true;
-  while (good && written < text.size()) {
+  while (written < text.size()) {
     const ssize_t count = ::write(input_, text.data() + written, text.size() - written);
     if (count > 0) {
       written += static_cast<std::size_t>(count);
+    } else if (errno == EAGAIN) {
+      if (!pump(deadline, true) && Clock::now() >= deadline) return WriteResult::kTimeout;
     } else if (errno != EINTR) {
-      good = false;
+      return WriteResult::kEnd;
     }
   }
-  ::sigaction(SIGPIPE, &before, nullptr);
-  return good;
+  return WriteResult::kWritten;
 }
 
 bool ChildProcess::take_line(std::string& line) {
@@ -177,8 +192,11 @@ bool ChildProcess::take_line(std::string& line) {
   return true;
 }
 
-bool ChildProcess::pump(Clock::time_point deadline) {
-  std::array<pollfd, 2> watched = {{{output_, POLLIN, 0}, {error_, POLLIN, 0}}};
+bool ChildProcess::pump(Clock::time_point deadline, bool for_input) {
+  // Descriptors below 0 are passed over.
+  std::array<pollfd, 3> watched = {{{pending_.size() > kLongestLineBytes ? -1 : output_, POLLIN, 0},
+                                    {error_, POLLIN, 0},
+                                    {for_input ? input_ : -1, POLLOUT, 0}}};
   const int ready = ::poll(watched.data(), watched.size(), milliseconds_until(deadline));
   if (ready <= 0) return false;
   const auto drain = [](int& descriptor, std::string& text) {
@@ -200,6 +218,7 @@ ChildProcess::ReadResult ChildProcess::read_line(std::string& line, std::chrono:
   const Clock::time_point deadline = Clock::now() + timeout;
   while (true) {
     if (take_line(line)) return ReadResult::kLine;
+    if (pending_.size() > kLongestLineBytes) return ReadResult::kTooLong;
     if (output_ < 0) return ReadResult::kEnd;
     if (!pump(deadline) && Clock::now() >= deadline) return ReadResult::kTimeout;
   }

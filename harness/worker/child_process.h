@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <deque>
 #include <optional>
 #include <string>
@@ -20,6 +21,10 @@ struct ExitStatus {
 // "exit code 3", "killed by signal 9 (Killed)".
 [[nodiscard]] std::string to_text(const ExitStatus& status);
 
+// No answer of a worker is near it (a profile of 27B has 2 MB); a program that never ends its line must not take all
+// memory of the machine on which others are timed.
+constexpr std::size_t kLongestLineBytes = std::size_t{256} << 20;
+
 class ChildProcess {
  public:
   // Starts argv[0] (looked up in PATH when it has no '/'). Throws Error (input) when the program is not there or cannot
@@ -32,11 +37,14 @@ class ChildProcess {
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] const std::vector<std::string>& argv() const { return argv_; }
 
-  // Writes the line and a line break. False when the child no longer reads.
-  [[nodiscard]] bool write_line(const std::string& line);
+  enum class WriteResult { kWritten, kEnd, kTimeout };
+  // Writes the line and a line break. kEnd: the child no longer reads. kTimeout: it took only a part of it, or nothing.
+  // What it writes is read meanwhile, so that neither waits for the other.
+  [[nodiscard]] WriteResult write_line(const std::string& line, std::chrono::nanoseconds timeout);
 
-  enum class ReadResult { kLine, kEnd, kTimeout };
-  // Next line of the child's standard output. kEnd: it closed its output. Standard error is drained meanwhile.
+  enum class ReadResult { kLine, kEnd, kTimeout, kTooLong };
+  // Next line of the child's standard output. kEnd: it closed its output. kTooLong: kLongestLineBytes without a line
+  // break. Standard error is drained meanwhile.
   ReadResult read_line(std::string& line, std::chrono::nanoseconds timeout);
 
   // The end of its standard error: at most 20 lines and 4,096 bytes, printable.
@@ -59,8 +67,9 @@ class ChildProcess {
   std::string error_text_;
   std::optional<ExitStatus> status_;
 
-  // Waits for output or error text; true when something was read or closed before the deadline.
-  bool pump(std::chrono::steady_clock::time_point deadline);
+  // Waits for output or error text, and for room in the input when that is wanted; true when there was any before the
+  // deadline. Output and error text are read.
+  bool pump(std::chrono::steady_clock::time_point deadline, bool for_input = false);
   bool take_line(std::string& line);
 };
 

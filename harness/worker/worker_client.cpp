@@ -1,6 +1,7 @@
 #include "harness/worker/worker_client.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kCloseTime = std::chrono::seconds(10);
 constexpr auto kDeathTime = std::chrono::seconds(2);  // a process that closed its output is given this long to end
 
 std::chrono::nanoseconds seconds(double value) {
@@ -22,6 +22,13 @@ std::chrono::nanoseconds seconds(double value) {
 std::string hint_of(ChildProcess& process) {
   const std::string words = process.last_words();
   return words.empty() ? "it said nothing on its standard error" : "its last words: " + words;
+}
+
+// Nobody of ours has sent it.
+std::string hint_of_end(const ExitStatus& status) {
+  return status.signalled && status.code == 128 + SIGKILL
+             ? "signal 9 is what a kernel out of memory sends (dmesg says so, and a control group's memory.events); "
+             : "";
 }
 
 }  // namespace
@@ -49,7 +56,12 @@ WorkerClient::Answer WorkerClient::ask(const std::string& call, const std::strin
   const Clock::time_point start = Clock::now();
   std::string text;
   ChildProcess::ReadResult result = ChildProcess::ReadResult::kEnd;
-  if (process_.write_line(line)) result = process_.read_line(text, timeout);
+  const ChildProcess::WriteResult sent = process_.write_line(line, timeout);
+  if (sent == ChildProcess::WriteResult::kTimeout) result = ChildProcess::ReadResult::kTimeout;
+  if (sent == ChildProcess::WriteResult::kWritten) {
+    const auto left = timeout - std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
+    result = process_.read_line(text, std::max(std::chrono::nanoseconds(0), left));
+  }
   const auto outer_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
   switch (result) {
     case ChildProcess::ReadResult::kLine:
@@ -57,16 +69,30 @@ WorkerClient::Answer WorkerClient::ask(const std::string& call, const std::strin
     case ChildProcess::ReadResult::kTimeout: {
       const ExitStatus status = process_.kill();
       throw Error(ErrorKind::kEnvironment,
-                  fmt::format("the worker (pid {}) gave no answer for {} and was stopped ({})", process_.pid(),
+                  fmt::format("the worker (pid {}) {} for {} and was stopped ({})", process_.pid(),
+                              sent == ChildProcess::WriteResult::kTimeout ? "did not take the call" : "gave no answer",
                               human_seconds(std::chrono::duration<double>(timeout).count()), to_text(status)),
                   where(call), hint_of(process_));
     }
+    case ChildProcess::ReadResult::kTooLong: {
+      (void)process_.kill();
+      throw Error(ErrorKind::kInput,
+                  fmt::format("the worker (pid {}) wrote over {} without ending its line, and was stopped",
+                              process_.pid(), human_bytes(kLongestLineBytes)),
+                  where(call), hint_of(process_));
+    }
     case ChildProcess::ReadResult::kEnd: {
-      std::optional<ExitStatus> status = process_.wait(kDeathTime);
-      if (!status) status = process_.kill();
+      const std::optional<ExitStatus> status = process_.wait(kDeathTime);
+      if (!status) {
+        (void)process_.kill();
+        throw Error(
+            ErrorKind::kEnvironment,
+            fmt::format("the worker (pid {}) closed its output without ending, and was stopped", process_.pid()),
+            where(call), hint_of(process_));
+      }
       throw Error(ErrorKind::kEnvironment,
                   fmt::format("the worker (pid {}) ended: {}", process_.pid(), to_text(*status)), where(call),
-                  hint_of(process_));
+                  hint_of_end(*status) + hint_of(process_));
     }
   }
   try {
@@ -109,10 +135,12 @@ ProfileReply WorkerClient::profile(const RunCall& call) {
 
 ExitStatus WorkerClient::close() noexcept {
   try {
+    const std::chrono::nanoseconds time = seconds(limits_.close_s);
     std::string line;
-    if (process_.write_line(close_line())) (void)process_.read_line(line, kCloseTime);
+    if (process_.write_line(close_line(), time) == ChildProcess::WriteResult::kWritten)
+      (void)process_.read_line(line, time);
     process_.close_input();
-    if (const auto status = process_.wait(kCloseTime)) return *status;
+    if (const auto status = process_.wait(time)) return *status;
   } catch (...) {  // closing is best effort: what counts has been stored
   }
   return process_.kill();

@@ -16,6 +16,7 @@ namespace tare::harness {
 struct WorkerLimits {
   double start_s = 120;  // from the start of the program to its answer to `open`
   double call_s = 300;   // from any other call to its answer
+  double close_s = 10;   // from `close` to its answer, and from there to its end
 };
 
 // A run's reply with the same request's time as seen from outside.
@@ -39,7 +40,7 @@ class WorkerClient {
   EncodeReply encode(const EncodeCall& call);
   TimedRun run(const RunCall& call);
   ProfileReply profile(const RunCall& call);
-  // Asks it to end and waits; a worker that does not end within 10 s is killed. Never throws.
+  // Asks it to end and waits; a worker that does not end in time is killed. Never throws.
   ExitStatus close() noexcept;
 
   [[nodiscard]] std::string last_words() { return process_.last_words(); }

@@ -120,35 +120,6 @@ TEST_F(RunCommand, GoesOnAtABlocksEdgeAfterKill) {
   for (const harness::RunRecord& run : ledger.runs()) EXPECT_NE(run.state, harness::RunState::kRunning);
 }
 
-TEST_F(RunCommand, StopsOnInterruptAndGoesOn) {
-  Json experiment = small_experiment();
-  experiment["prompts"]["limit"] = 8;
-  experiment["schedule"]["blocks"] = 2;
-  const std::string file = write(experiment);
-  {
-    Running running({tare(), "run", file, "--out", "out"}, folder_);
-    ASSERT_TRUE(running.says("measurement", 60s)) << running.err_so_far();
-    running.signal(SIGINT);
-    const Finished result = running.wait();
-    EXPECT_EQ(result.code, 130) << result.err;
-    EXPECT_THAT(result.err, HasSubstr("run the same command again to go on"));
-  }
-  const Finished result = tare_run(file);
-  ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(finished(ledger_of(folder_)).size(), 16U);
-}
-
-TEST_F(RunCommand, RefusesASecondRunOnOneDirectory) {
-  Json experiment = small_experiment();
-  experiment["prompts"]["limit"] = 16;
-  const std::string file = write(experiment);
-  Running first({tare(), "run", file, "--out", "out"}, folder_);
-  ASSERT_TRUE(first.says("validation", 60s)) << first.err_so_far();
-  const Finished second = tare_run(file);
-  EXPECT_EQ(second.code, 2);
-  EXPECT_THAT(second.err, HasSubstr(std::to_string(first.pid())));
-}
-
 TEST_F(RunCommand, RefusesTheDirectoryOfAnotherExperiment) {
   Json experiment = small_experiment();
   ASSERT_EQ(tare_run(write(experiment)).code, 0);
@@ -174,24 +145,6 @@ TEST_F(RunCommand, StopsWhenTheModelsFilesChangeInTheMiddle) {
   const Finished result = running.wait();
   EXPECT_EQ(result.code, 2) << result.err;
   EXPECT_THAT(result.err, HasSubstr("its content changed since launch"));
-}
-
-TEST_F(RunCommand, ReportsADeadWorkerAndKeepsFinishedBlocks) {
-  Json experiment = small_experiment();
-  experiment["arms"][1] = {{"name", "shim"}, {"program", {source("tests/harness/shims/worker_shim.py"), "die-at-run"}}};
-  const Finished result = tare_run(write(experiment));
-  EXPECT_EQ(result.code, 4);
-  EXPECT_THAT(result.err, testing::AllOf(HasSubstr("error: arm shim"), HasSubstr("last words of the worker")));
-}
-
-TEST_F(RunCommand, ReportsAHungWorker) {
-  Json experiment = small_experiment();
-  experiment["arms"][1] = {{"name", "shim"},
-                           {"program", {source("tests/harness/shims/worker_shim.py"), "hang-at-run"}}};
-  experiment["limits"] = {{"prompt_s", 5}};
-  const Finished result = tare_run(write(experiment));
-  EXPECT_EQ(result.code, 4);
-  EXPECT_THAT(result.err, HasSubstr("gave no answer"));
 }
 
 // A worker that echoes the forced text as its own choice passes the validation; the controls must expose it.

@@ -23,6 +23,7 @@ constexpr std::int64_t kRunSeconds = 10;
 EnvironmentSample quiet_sample(std::int64_t second) {
   EnvironmentSample sample;
   sample.utc_ns = second * kSecond;
+  sample.uptime_s = static_cast<double>(second);
   sample.load_1min = 2.0;
   sample.cpu_pressure_us = second * 10'000;  // a hundredth of the time
   sample.cpu_busy_ticks = second * 203;
@@ -175,6 +176,11 @@ auto of_one_arm(Clock clock, double mhz) {
 
 const std::vector<Cause>& causes() {
   static const std::vector<Cause> all = {
+      {"clock_jumped", "by up to +7.0 s",
+       [](Scene& s) {
+         for (std::size_t run = 2; run < s.runs.size(); ++run)
+           for (EnvironmentSample* sample : {&s.runs[run].before, &s.runs[run].after}) sample->utc_ns += 7 * kSecond;
+       }},
       {"cpu_contended", "in 1 of 4 runs", [](Scene& s) { *s.runs[2].after.cpu_pressure_us += kRunSeconds * 60'000; }},
       {"cpu_stolen", "in 1 of 4 runs", [](Scene& s) { *s.runs[0].after.cpu_steal_ticks += 30; }},
       {"load_above_cores", "up to 3.0 on 2 usable cores", [](Scene& s) { s.runs[1].during[3].load_1min = 3; }},
@@ -264,8 +270,34 @@ TEST(Rules, ACounterThatWasSetBackSaysNothing) {
 TEST(Rules, OthersAreNotCountedInRunsShorterThanTheKernelsTicks) {
   RunReadings run = quiet_run(100, 0);
   run.after.utc_ns = run.before.utc_ns + kSecond / 2;
+  run.after.uptime_s = *run.before.uptime_s + 0.5;
   *run.after.cpu_busy_ticks += 1000;
   EXPECT_FALSE(others_cores(run));
+}
+
+// As if the clock had been set back an hour within the second run.
+TEST(Rules, ATimeOfDayThatWasSetChangesNoDuration) {
+  Scene scene;
+  const double pressure = *pressure_share(scene.runs[1]);
+  scene.runs[1].after.utc_ns -= 3600 * kSecond;
+  for (std::size_t run = 2; run < scene.runs.size(); ++run)
+    for (EnvironmentSample* sample : {&scene.runs[run].before, &scene.runs[run].after})
+      sample->utc_ns -= 3600 * kSecond;
+  EXPECT_EQ(duration_s(scene.runs[1]), kRunSeconds);
+  EXPECT_EQ(pressure_share(scene.runs[1]), pressure);
+  ASSERT_THAT(scene.codes(), ElementsAre("clock_jumped"));
+  EXPECT_THAT(scene.judged()[0].text, HasSubstr("jumped 1 time within a sitting, by up to -3600.0 s"));
+}
+
+TEST(Rules, SlewingAndAnotherBootAreNoJumps) {
+  Scene scene;
+  for (std::size_t i = 0; i < scene.runs.size(); ++i)  // 5 parts in 10,000, over 400 s
+    for (EnvironmentSample* sample : {&scene.runs[i].before, &scene.runs[i].after})
+      sample->utc_ns += static_cast<std::int64_t>(*sample->uptime_s * 0.0005 * kSecond);
+  for (EnvironmentSample* sample : {&scene.runs[3].before, &scene.runs[3].after}) *sample->uptime_s += 1e6;
+  EXPECT_THAT(scene.codes(), ElementsAre("clock_jumped"));
+  scene.runs[3].sitting = 2;
+  EXPECT_THAT(scene.codes(), IsEmpty());
 }
 
 TEST(Rules, EnergyIsTheCountersDifference) {

@@ -150,7 +150,7 @@ TEST(SamplerTest, CatchesWhatHappensWithinARun) {
   EXPECT_THAT(codes, testing::Contains("gpu_clock_step"));
   EXPECT_THAT(codes, testing::Contains("gpu_slowed"));
   EXPECT_EQ(event_reasons(run), kReasonPowerCap);
-  const RunReadings blind{run.name, 0, run.before, run.after, {}};
+  const RunReadings blind{run.name, 0, run.sitting, run.before, run.after, {}};
   EXPECT_EQ(event_reasons(blind), 0U);
 }
 

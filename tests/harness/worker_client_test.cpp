@@ -9,7 +9,9 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <ostream>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace tare::harness {
@@ -101,6 +103,77 @@ TEST(WorkerClient, StopsAHungWorkerAndSaysSo) {
   EXPECT_TRUE(ends_within(worker.pid(), 2000ms));
 }
 
+// Each way to fall silent, or to end, names the arm and the call that was waited for, and nobody is left behind.
+struct Silence {
+  const char* fault;
+  const char* call;
+  const char* what;
+  const char* hint;
+};
+std::ostream& operator<<(std::ostream& out, const Silence& silence) {
+  return out << silence.fault;
+}
+
+class SilentWorker : public testing::TestWithParam<Silence> {};
+
+TEST_P(SilentWorker, IsReportedWithItsArmAndWhatItWasAskedFor) {
+  const bool hangs = std::string_view(GetParam().fault).starts_with("hang");
+  // One that is to hang while it starts gets no more time than it needs to say its last words.
+  const double start_s = hangs && std::string_view(GetParam().call) != "prompt 1" ? 4 : 20;
+  const Error error = fault([&] {
+    WorkerClient worker("a", {kShim, GetParam().fault}, {start_s, 0.3});
+    (void)worker.open({"any", Json::object(), {}});
+    (void)worker.run(some_call());
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  EXPECT_EQ(error.parts().where, std::string("arm a: ") + GetParam().call);
+  EXPECT_THAT(error.parts().what, HasSubstr(GetParam().what));
+  EXPECT_THAT(error.parts().hint, HasSubstr(GetParam().hint));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SilentWorker,
+                         testing::Values(Silence{"die-at-hello", "hello", "ended: exit code 3", "no greeting today"},
+                                         Silence{"die-in-answer", "prompt 1", "ended: exit code 3", "middle of a word"},
+                                         Silence{"killed-at-run", "prompt 1", "killed by signal 9",
+                                                 "kernel out of memory"},
+                                         Silence{"hang-at-hello", "hello", "gave no answer for", "going to sleep"},
+                                         Silence{"hang-at-open", "open", "gave no answer for", "going to sleep"},
+                                         Silence{"hang-at-run", "prompt 1", "gave no answer for", "going to sleep"}),
+                         [](const auto& info) {
+                           std::string name = info.param.fault;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+// A call larger than a pipe holds: to write it must not take for ever.
+TEST(WorkerClient, StopsAWorkerThatReadsNoMore) {
+  WorkerClient worker = shim("deaf", 0.3);
+  (void)worker.open({"any", Json::object(), {}});
+  RunCall call = some_call();
+  call.prompt.assign(100'000, 17);
+  const Error error = fault([&] { (void)worker.run(call); });
+  EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  EXPECT_THAT(error.what(), HasSubstr("did not take the call"));
+  EXPECT_TRUE(ends_within(worker.pid(), 2000ms));
+}
+
+TEST(WorkerClient, StopsAWorkerWhoseLineNeverEnds) {
+  WorkerClient worker = shim("flood");
+  (void)worker.open({"any", Json::object(), {}});
+  EXPECT_THAT(fault([&] { (void)worker.run(some_call()); }).what(), HasSubstr("without ending its line"));
+  EXPECT_TRUE(ends_within(worker.pid(), 2000ms));
+}
+
+TEST(WorkerClient, EndsAWorkerThatDoesNotWantToClose) {
+  WorkerClient hanging("a", {kShim, "hang-at-close"}, {20, 20, 0.3});
+  (void)hanging.open({"any", Json::object(), {}});
+  EXPECT_EQ(hanging.close().code, 128 + SIGKILL);
+  WorkerClient dying = shim("die-at-close");
+  (void)dying.open({"any", Json::object(), {}});
+  EXPECT_EQ(dying.close().code, 3);
+  EXPECT_THAT(dying.last_words(), HasSubstr("died while closing"));
+}
+
 TEST(WorkerClient, PassesOnTheWorkersOwnError) {
   WorkerClient worker = shim("good");
   const Error error = fault([&] { (void)worker.open({"missing", Json::object(), {}}); });
@@ -180,8 +253,19 @@ TEST(ChildProcess, WritingToADeadChildIsNotASignal) {
   ChildProcess child({"/bin/true"});
   (void)child.wait(5s);
   bool good = true;
-  for (int i = 0; i < 100 && good; ++i) good = child.write_line(std::string(10'000, 'x'));
+  for (int i = 0; i < 100 && good; ++i)
+    good = child.write_line(std::string(10'000, 'x'), 5s) == ChildProcess::WriteResult::kWritten;
   EXPECT_FALSE(good);
+}
+
+// Both pipes are full at once: who only writes, or only reads, waits for ever.
+TEST(ChildProcess, ReadsWhileItWrites) {
+  ChildProcess child({"/bin/cat"});
+  const std::string long_line(1'000'000, 'y');
+  ASSERT_EQ(child.write_line(long_line, 10s), ChildProcess::WriteResult::kWritten);
+  std::string line;
+  ASSERT_EQ(child.read_line(line, 10s), ChildProcess::ReadResult::kLine);
+  EXPECT_EQ(line, long_line);
 }
 
 }  // namespace

@@ -3,8 +3,11 @@
 
 Speaks the protocol of docs/protocol/worker.md for an "engine" whose natural choice after the tokens so far is a hash of
 them. The first argument names a fault:
-  good | die-at-open | die-at-run | hang-at-run | nonsense | wrong-version | echo | no-bytes | grandchild FILE
+  good | nonsense | wrong-version | echo | no-bytes | grandchild FILE | flood (a line that never ends)
+  die-at-hello | die-at-open | die-at-run | die-in-answer (half of it is written) | killed-at-run | die-at-close
+  hang-at-hello | hang-at-open | hang-at-run | hang-at-close | deaf (opens, then reads no more)
   profiles (knows `profile` too) | die-at-third-profile
+  once FILE FAULT: that fault while FILE is there, which it takes away; then good
 """
 import hashlib
 import json
@@ -14,7 +17,29 @@ import sys
 import time
 
 fault = sys.argv[1] if len(sys.argv) > 1 else "good"
+once = None
+if fault == "once":
+    once = sys.argv[2]
+    fault = sys.argv[3] if os.path.exists(once) else "good"
 VOCABULARY = 500
+
+
+def strikes(name):
+    if fault != name:
+        return False
+    if once and os.path.exists(once):
+        os.remove(once)
+    return True
+
+
+def die(words, code=3):
+    print(words, file=sys.stderr, flush=True)
+    os._exit(code)
+
+
+def hang():
+    print("going to sleep", file=sys.stderr, flush=True)
+    time.sleep(300)
 
 
 def natural(tokens):
@@ -73,26 +98,41 @@ for line in sys.stdin:
     call = json.loads(line)
     name = call["call"]
     if name == "hello":
+        if strikes("die-at-hello"):
+            die("no greeting today")
+        if strikes("hang-at-hello"):
+            hang()
         answer(reply="hello", protocol=2 if fault == "wrong-version" else 1, program="shim", version="1",
                build={"commit": "shim"}, options=[])
     elif name == "open":
-        if fault == "die-at-open":
-            print("the model file is on fire", file=sys.stderr, flush=True)
-            os._exit(3)
+        if strikes("die-at-open"):
+            die("the model file is on fire")
+        if strikes("hang-at-open"):
+            hang()
         if call["model"] == "missing":
             answer(reply="error", kind="input", what="there is no such model", where="missing", hint="give another")
             continue
         answer(reply="open", checkpoint_digest="d" * 32, tokenizer_digest="", vocab_size=VOCABULARY,
                options=call["options"], description={"backend": "shim"}, bytes_per_round=0)
+        if strikes("deaf"):
+            hang()
     elif name == "encode":
         answer(reply="encode", tokens=[[1 + len(word) % 400 for word in text.split()] or [1] for text in call["texts"]])
     elif name == "run":
-        if fault == "die-at-run":
+        if strikes("die-at-run"):
             print("last words of the worker", file=sys.stderr, flush=True)
             os.kill(os.getpid(), 11)
-        if fault == "hang-at-run":
-            print("going to sleep", file=sys.stderr, flush=True)
-            time.sleep(300)
+        if strikes("killed-at-run"):
+            os.kill(os.getpid(), 9)
+        if strikes("die-in-answer"):
+            sys.stdout.write('{"reply": "run", "outcome": "forced_te')
+            sys.stdout.flush()
+            die("died in the middle of a word")
+        if strikes("hang-at-run"):
+            hang()
+        if fault == "flood":
+            while True:
+                os.write(1, b"x" * 65536)
         if fault == "nonsense":
             print("warming up...", flush=True)
             continue
@@ -100,6 +140,10 @@ for line in sys.stdin:
     elif name == "profile" and fault in ("profiles", "die-at-third-profile"):
         profile(call)
     elif name == "close":
+        if strikes("die-at-close"):
+            die("died while closing")
+        if strikes("hang-at-close"):
+            hang()
         answer(reply="close")
         break
     else:
