@@ -35,6 +35,12 @@ Repetition measure_repetition(std::span<const std::int32_t> tokens) {
   const auto dominant =
       std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   result.dominant_token_share = static_cast<double>(dominant->second) / static_cast<double>(tokens.size());
+  result.distinct_tokens = static_cast<std::int64_t>(counts.size());
+  std::int64_t run = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    run = i > 0 && tokens[i] == tokens[i - 1] ? run + 1 : 1;
+    result.longest_run = std::max(result.longest_run, run);
+  }
   if (tokens.size() >= 4) {
     std::set<std::array<std::int32_t, 4>> distinct;
     const std::size_t grams = tokens.size() - 3;

@@ -16,6 +16,8 @@ struct Repetition {
   double dominant_token_share = 0;          // share of the most frequent token
   std::int64_t periodic_suffix_tokens = 0;  // longest suffix that repeats with one period at least three times
   std::int64_t period = 0;                  // that period; 0 when there is none
+  std::int64_t longest_run = 0;             // of one token
+  std::int64_t distinct_tokens = 0;
 };
 
 [[nodiscard]] Repetition measure_repetition(std::span<const std::int32_t> tokens);

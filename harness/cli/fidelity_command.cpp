@@ -13,12 +13,15 @@
 #include "base/text.h"
 #include "forced/fidelity_budget.h"
 #include "forced/fidelity_policy.h"
+#include "forced/rounds_file.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/model_arguments.h"
 #include "harness/fidelity/decision_states.h"
 #include "harness/fidelity/fidelity_files.h"
 #include "harness/fidelity/fidelity_report.h"
 #include "harness/fidelity/measure_fidelity.h"
+#include "harness/fidelity/needle_arms.h"
+#include "harness/fidelity/rollout_arms.h"
 
 namespace tare::harness {
 namespace {
@@ -36,6 +39,8 @@ struct Arguments {
   std::int64_t first_position = 0;
   bool ladder = false;
   bool decisions = false;
+  bool needle = false;
+  std::string rollouts;
   int jobs = 1;
   std::string calibration;
   std::string policy;
@@ -153,6 +158,10 @@ int run_fidelity(const Arguments& arguments) {
   if (!arguments.calibration.empty()) check_learned(reference, arguments.calibration, owner);
   if (!arguments.policy.empty()) (void)forced::read_fidelity_policy(std::filesystem::path(arguments.policy));
 
+  // Read before the hours of walks, so that a fault is told now.
+  std::optional<forced::RoundsFile> recorded;
+  if (!arguments.rollouts.empty()) recorded = forced::read_rounds(arguments.rollouts);
+
   FidelitySettings settings;
   settings.model = arguments.model.model;
   settings.reference_model = arguments.reference_model;
@@ -183,6 +192,8 @@ int run_fidelity(const Arguments& arguments) {
     for (const ArmDecisions& arm : compare_arms(reference, settings, show)) decisions.push_back(to_json(arm));
     fidelity["decisions"] = std::move(decisions);
   }
+  if (arguments.needle) fidelity["needle"] = needle_json(ask_needles(reference, settings, show));
+  if (recorded) fidelity["rollouts"] = to_json(compare_rollouts(*recorded, settings, show));
   const int code = arguments.policy.empty() ? 0 : judge(arguments, fidelity, arms);
   write_fidelity_files(fidelity, out);
   fmt::print("{}", arguments.json ? fidelity.dump(2) + "\n" : fidelity_text(fidelity));
@@ -214,8 +225,14 @@ void add_fidelity_command(CLI::App& app, Chosen& chosen) {
   command->add_option("--first-position", arguments->first_position, "positions before it are not scored")
       ->capture_default_str();
   command->add_flag("--ladder", arguments->ladder, "also the baseline with logits rounded to 2^-20 .. 2^-5");
-  command->add_flag("--decisions", arguments->decisions,
-                    "also 64 states without a text to follow, cold and continued: do the arms choose alike?");
+  command->add_flag(
+      "--decisions", arguments->decisions,
+      "also 64 states without a text to follow, cold, continued and from a prefix cache: do the arms choose alike?");
+  command->add_flag("--needle", arguments->needle,
+                    "also facts in long texts: do the arms find them, and a spoiled baseline not?");
+  command->add_option("--rollouts", arguments->rollouts,
+                      "also texts of the arms' own after the prompts of this file of tare rollouts, and that file's "
+                      "texts replayed");
   command->add_option("--jobs", arguments->jobs, "arms and paths walked at a time; use with --set cpu.threads=1")
       ->capture_default_str();
   command->add_option("--calibration", arguments->calibration,

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "harness/fidelity/needle_arms.h"
+#include "harness/fidelity/rollout_arms.h"
 
 namespace tare::harness {
 namespace {
@@ -137,7 +139,8 @@ std::string decisions_table(const Json& fidelity) {
       "| arm | compared | same choice, of states [Wilson] | choice among five best | ten best shared | error of common "
       "ln p | same choice at a high margin | same bits |\n|---|---|---|---|---|---|---|---|\n";
   for (const Json& arm : fidelity["decisions"])
-    for (const char* way : {"cold", "continued", "ways", "restarted"}) {
+    for (const char* way : {"cold", "continued", "ways", "cached", "restarted"}) {
+      if (!arm.contains(way)) continue;
       const Json& agreement = arm[way];
       text += fmt::format(
           "| {} | {} | {} of {} [{}, {}] | {} | {} | {} | {} of {} | {} |\n", arm["arm"].get<std::string>(), way,
@@ -148,6 +151,26 @@ std::string decisions_table(const Json& fidelity) {
           agreement["high_margin_states"].get<std::int64_t>(), agreement["identical"].get<std::int64_t>());
     }
   return text;
+}
+
+// What the prefix cache spared, an arm a line; empty where none had one.
+std::string prefix_caches_text(const Json& fidelity) {
+  std::string text;
+  for (const Json& arm : fidelity["decisions"]) {
+    if (!arm.contains("prefix_cache")) continue;
+    const Json& reached = arm["prefix_cache"];
+    const Json& cache = reached["cache"];
+    text += fmt::format(
+        "- {}: {} of {} tokens restored (pages of {}, checkpoints {}); the states took {:.3f} s cold and {:.3f} s from "
+        "the cache, {:.1f} times as fast; {:.1f} MB in {} entries.\n",
+        arm["arm"].get<std::string>(), reached["restored_tokens"].get<std::int64_t>(),
+        reached["tokens"].get<std::int64_t>(), cache["page_tokens"].get<std::int64_t>(),
+        cache["checkpoint"].get<std::string>(), reached["cold_s"].get<double>(), reached["cached_s"].get<double>(),
+        reached["cold_s"].get<double>() / reached["cached_s"].get<double>(),
+        static_cast<double>(cache["bytes"].get<std::int64_t>()) / 1e6,
+        cache["stored"].get<std::int64_t>() - cache["evicted"].get<std::int64_t>());
+  }
+  return text.empty() ? text : "\n" + text;
 }
 
 std::string verdicts_table(const Json& fidelity) {
@@ -304,8 +327,21 @@ std::string fidelity_markdown(const Json& fidelity) {
     text +=
         "\n## Decisions\nAt states with no text to follow, against the baseline: cold (one prompt) and continued "
         "(history "
-        "in the caches, branch decoded); ways: the arm's own two; restarted: another engine's.\n\n" +
-        decisions_table(fidelity);
+        "in the caches, branch decoded); ways: the arm's own two; cached: its own cold and the history from a prefix "
+        "cache; restarted: another engine's.\n\n" +
+        decisions_table(fidelity) + prefix_caches_text(fidelity);
+  if (fidelity.contains("needle"))
+    text += fmt::format(
+                "\n## Needles\nA fact of random tokens in the window, asked for at its end: found when its value is "
+                "more probable than {} others. Corruptions are of {}.\n\n",
+                fidelity["needle"]["choices"].get<std::int64_t>() - 1, fidelity["baseline"].get<std::string>()) +
+            needle_table(fidelity["needle"]);
+  if (fidelity.contains("rollouts"))
+    text +=
+        "\n## Rollouts\nTexts written greedily from the recorded prompts; and of the recorded texts, forced, the "
+        "choices "
+        "that are the record's.\n\n" +
+        rollouts_table(fidelity["rollouts"]);
   if (fidelity.contains("verdicts"))
     text += fmt::format("\n## Verdict: {}\nPolicy {}.\n\n", fidelity["verdict"].get<std::string>(),
                         fidelity["policy"].get<std::string>()) +

@@ -12,11 +12,17 @@
 #include "base/philox.h"
 #include "engine/backends/make_backend.h"
 #include "engine/checkpoint/safetensors.h"
+#include "engine/decode/session.h"
+#include "engine/tokenizer/tokenizer.h"
 #include "forced/fidelity_policy.h"
 #include "forced/forced_passes.h"
+#include "forced/rounds_file.h"
+#include "forced/windows.h"
 #include "harness/fidelity/decision_states.h"
 #include "harness/fidelity/fidelity_report.h"
 #include "harness/fidelity/measure_fidelity.h"
+#include "harness/fidelity/needle_arms.h"
+#include "harness/fidelity/rollout_arms.h"
 #include "tests/forced/fidelity_reference.h"
 #include "tests/source_folder.h"
 
@@ -245,6 +251,98 @@ TEST(DecisionStates, AreReachedColdAndContinuedAndAgain) {
   EXPECT_LT(decisions[1].cold.matches, 64);
   EXPECT_GT(decisions[1].continued.mean_log_probability_error, 1e-3);
   EXPECT_THROW((void)decision_states(first_windows(reference(), 7)), Error);
+}
+
+TEST(DecisionStates, FromAPrefixCacheAreThoseOfTheWholePrompt) {
+  FidelitySettings settings;
+  settings.model = model();
+  const std::string pages = "prefix_cache.page_tokens=4";
+  const std::string bytes = "prefix_cache.bytes=100000000";
+  settings.arms = {{"exact", options_of({pages, bytes})},
+                   {"coarse", options_of({pages, bytes, "prefix_cache.checkpoint=int8"})}};
+  const std::vector<ArmDecisions> decisions =
+      compare_arms(reference(), settings, [](const std::string&, std::int64_t, std::int64_t) {});
+  ASSERT_TRUE(decisions[0].cached && decisions[1].cached);
+  EXPECT_EQ(decisions[0].cached->agreement.identical, 64);
+  // Histories of 1, 4, 16 and 17 tokens, 16 branches of each.
+  EXPECT_EQ(decisions[0].cached->tokens, 16 * (1 + 4 + 16 + 17 + 4 * 16));
+  EXPECT_GE(decisions[0].cached->restored_tokens, 16 * (4 + 16 + 16));
+  EXPECT_LT(decisions[1].cached->agreement.identical, 64) << "and a checkpoint of fewer bits is seen";
+  const Json json = to_json(decisions[0]);
+  EXPECT_EQ(json["prefix_cache"]["cache"]["page_tokens"], 4);
+}
+
+// Tokens alone are asked for; opinions of a reference are not.
+engine::Reference embedded_windows(std::int64_t count, std::int64_t tokens) {
+  const std::string embedded = (source_folder() / "models" / "embedded").string();
+  const engine::Tokenizer tokenizer = engine::Tokenizer::from_file(embedded + "/tokenizer.json");
+  const forced::WindowFile file =
+      forced::read_windows(source_folder() / "prompts" / "windows.jsonl", &tokenizer, tokens, count);
+  std::vector<engine::ReferenceWindow> windows;
+  for (const forced::TextWindow& window : file.windows) windows.push_back({window.id, window.kind});
+  engine::Reference made = engine::make_reference(std::move(windows), tokens, 4096);
+  for (std::size_t i = 0; i < file.windows.size(); ++i)
+    std::copy(file.windows[i].tokens.begin(), file.windows[i].tokens.end(),
+              made.tokens.begin() + static_cast<std::ptrdiff_t>(i * static_cast<std::size_t>(tokens)));
+  return made;
+}
+
+TEST(Needles, AreFoundByTheModelAndLostWithItsMemory) {
+  FidelitySettings settings;
+  settings.model = (source_folder() / "models" / "embedded").string();
+  engine::EngineOptions q3;
+  engine::apply_option(q3, "weights.format=q3");
+  settings.arms = {{"bf16", {}}, {"q3", q3}};
+  const std::vector<NeedleRow> rows =
+      ask_needles(embedded_windows(4, 256), settings, [](const std::string&, std::int64_t, std::int64_t) {});
+  const auto found = [&](const std::string& arm, NeedleCorruption corruption) {
+    double sum = 0;
+    double all = 0;
+    for (const NeedleRow& row : rows)
+      if (row.arm == arm && row.corruption == corruption && row.length == 256) {
+        sum += static_cast<double>(row.summary.found);
+        all += static_cast<double>(row.summary.needles);
+      }
+    EXPECT_EQ(all, 12);
+    return sum / all;
+  };
+  EXPECT_GT(found("bf16", NeedleCorruption::kNone), 0.8);
+  EXPECT_LT(found("bf16", NeedleCorruption::kAbsent), 0.3) << "guessing";
+  EXPECT_LT(found("bf16", NeedleCorruption::kNeither), 0.3);
+  EXPECT_GT(found("q3", NeedleCorruption::kNone), 0.3) << "copying outlives coarse weights";
+  EXPECT_GT(found("bf16", NeedleCorruption::kCoarseState), 0.8) << "and what is hardly spoiled still finds them";
+  EXPECT_EQ(needle_json(rows)["rows"].size(), 2 * 6 + 8 * 3U);
+  EXPECT_THAT(needle_table(needle_json(rows)), HasSubstr("another fact in its place"));
+  engine::EngineOptions screened;
+  engine::apply_option(screened, "head.screen=q4");
+  settings.arms = {{"screened", screened}};
+  EXPECT_THROW((void)ask_needles(embedded_windows(1, 256), settings, {}), Error);
+}
+
+TEST(Rollouts, AreWrittenByEveryArmAndReplayed) {
+  FidelitySettings settings;
+  settings.model = model();
+  settings.arms = {{"fp32", options_of({})}, {"q3", options_of({"weights.format=q3"})}};
+  const auto checkpoint = engine::open_checkpoint(model());
+  const auto backend = engine::make_backend(*checkpoint, options_of({}));
+  forced::RoundsFile file{model(), checkpoint->config().vocab_size, {}, {}};
+  for (std::int32_t i = 0; i < 3; ++i) {
+    const std::vector<std::int32_t> prompt = {5 + i, 9, 20 + i};
+    const engine::Generation text =
+        engine::generate(*backend, prompt, *engine::make_greedy_policy(), {.max_tokens = 40, .record_shapes = true});
+    file.texts.push_back(forced::recorded_text("p" + std::to_string(i), "c", prompt, text));
+  }
+  const RolloutComparison comparison =
+      compare_rollouts(file, settings, [](const std::string&, std::int64_t, std::int64_t) {});
+  EXPECT_EQ(comparison.recorded.texts, 3);
+  EXPECT_EQ(comparison.arms[0].replayed_tokens, 120);
+  EXPECT_EQ(comparison.arms[0].agreed_tokens, 120) << "its own texts";
+  EXPECT_EQ(comparison.arms[0].texts_agreed, 3);
+  EXPECT_EQ(comparison.arms[0].written.distinct_share, comparison.recorded.distinct_share);
+  EXPECT_LT(comparison.arms[1].agreed_tokens, 120);
+  EXPECT_THAT(rollouts_table(to_json(comparison)), HasSubstr("120 of 120 | 3 |"));
+  file.vocab_size = 9;
+  EXPECT_THROW((void)compare_rollouts(file, settings, {}), Error);
 }
 
 TEST(Reference, OfAnotherModelTextOrTokenizerIsRefused) {
