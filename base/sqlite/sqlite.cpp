@@ -10,8 +10,8 @@
 namespace tare {
 namespace {
 
-// A reader may hold the file for the moment of its transaction; a writer waits this long for it.
-constexpr int kBusyTimeoutMs = 10'000;
+// A reader may hold the file for the moment of its transaction; longer than this is a program that keeps it.
+constexpr std::chrono::milliseconds kFirstPatience{5'000};
 
 ErrorKind kind_of(int code) {
   if (code == SQLITE_IOERR_DATA) return ErrorKind::kInput;
@@ -72,7 +72,7 @@ Connection::Connection(const std::filesystem::path& file, OpenMode mode, std::st
     if (taken != SQLITE_OK) fail(taken);
   }
   sqlite3_extended_result_codes(handle, 1);
-  sqlite3_busy_timeout(handle, kBusyTimeoutMs);
+  wait_for_locks(kFirstPatience);
   if (mode == OpenMode::kRead) execute("PRAGMA query_only = ON");
 }
 
@@ -81,6 +81,10 @@ void Connection::fail(int code) const {
   const std::string what = code == SQLITE_IOERR_DATA ? "is damaged: a page does not have the checksum stored with it"
                                                      : fmt::format("SQLite says: {} (code {})", said, code);
   throw Error(kind_of(code), what, file_.string(), hint_of(code, damaged_hint_));
+}
+
+void Connection::wait_for_locks(std::chrono::milliseconds time) {
+  sqlite3_busy_timeout(handle_.get(), static_cast<int>(time.count()));
 }
 
 void Connection::execute(const std::string& sql) {

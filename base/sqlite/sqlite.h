@@ -6,6 +6,7 @@
 
 #include <sqlite3.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -25,6 +26,9 @@ class Connection {
  public:
   // `damaged_hint`: what to do when the file is damaged or no database, which only the caller knows.
   Connection(const std::filesystem::path& file, OpenMode mode, std::string damaged_hint);
+
+  // How long every statement from now on waits for a lock that another program holds. At first: five seconds.
+  void wait_for_locks(std::chrono::milliseconds time);
 
   // Statements without parameters and rows; several may be separated by semicolons.
   void execute(const std::string& sql);

@@ -54,6 +54,23 @@ void warn_of_what_lacks(const Gathered& gathered, reports::Findings& findings) {
                                  "the prompt file was changed between sittings; the texts are those of the first", ""});
 }
 
+// A worker that falls while closing has answered all of its prompts, which count; that it fell may say that it is ill.
+void warn_of_bad_ends(const Gathered& gathered, reports::Findings& findings) {
+  std::size_t runs = 0;
+  std::string first;
+  for (const CountedRun& run : gathered.counted) {
+    const LaunchRecord& launch = gathered.launches[run.launch];
+    if (launch.exit_status.value_or(0) == 0) continue;
+    ++runs;
+    if (first.empty())
+      first = fmt::format("launch {} of arm '{}': status {}", launch.id, launch.arm, *launch.exit_status);
+  }
+  if (runs > 0)
+    findings.warnings.push_back(
+        {Severity::kWarning, "worker_ended_badly",
+         fmt::format("after its last answer, the worker of {} counted runs ended badly ({})", runs, first), ""});
+}
+
 }  // namespace
 
 std::string harness_version() {
@@ -87,6 +104,7 @@ reports::Findings analyse(const Ledger& ledger) {
   }
   findings.rounds = rounds_of_arms(gathered, findings.warnings);
   warn_of_what_lacks(gathered, findings);
+  warn_of_bad_ends(gathered, findings);
   if (findings.validity.valid) {
     add_effects(gathered, findings);
   } else {

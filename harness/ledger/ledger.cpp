@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/digest.h"
@@ -14,6 +15,10 @@
 
 namespace tare::harness {
 namespace {
+
+// A run that has been measured waits so long for its place while another program holds the file: minutes of measuring
+// are not to be lost to somebody's open editor.
+constexpr std::chrono::minutes kWriterPatience{10};
 
 // NULL for a field that is not known yet.
 std::optional<std::string> dump_or_null(const Json& json) {
@@ -246,7 +251,10 @@ Ledger Ledger::open_for_writing(const std::filesystem::path& file, const LedgerI
                       fmt::format("holds another experiment: '{}' with digest {}, asked for is '{}' with digest {}",
                                   ledger->identity().name, stored, identity.name, identity.digest),
                       "give another --out; an experiment that was changed is another experiment");
-  if (version == kLedgerVersion) return std::move(*ledger);
+  if (version == kLedgerVersion) {
+    ledger->state_->connection.wait_for_locks(kWriterPatience);
+    return std::move(*ledger);
+  }
   ledger.reset();  // nobody may have the file open while another takes its place
   migrate_ledger(file, version);
   return open_for_writing(file, identity);

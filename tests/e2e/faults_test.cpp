@@ -112,7 +112,9 @@ INSTANTIATE_TEST_SUITE_P(All, FaultyWorker,
 // What it measured has been answered by then: it counts, and how the launch ended is kept.
 TEST_F(Faults, AWorkerThatDiesWhileClosingKeepsItsRun) {
   const std::string flag = write("flag", "");
-  const Finished result = tare_run(write(shim_experiment({"once", flag, "die-at-close"})));
+  Json experiment = shim_experiment({"once", flag, "die-at-close"});
+  experiment["schedule"]["warmup"] = false;  // the first launch of the arm counts
+  const Finished result = tare_run(write(experiment));
   EXPECT_EQ(result.code, 0) << result.err;
   std::size_t ended_badly = 0;
   for (const harness::LaunchRecord& launch : ledger().launches()) {
@@ -122,6 +124,7 @@ TEST_F(Faults, AWorkerThatDiesWhileClosingKeepsItsRun) {
     EXPECT_THAT(launch.last_words, HasSubstr("died while closing"));
   }
   EXPECT_EQ(ended_badly, 1U);
+  EXPECT_THAT(read_text_file(folder_ / "out" / "report.md"), HasSubstr("ended badly (launch "));
 }
 
 // Our own worker, with less memory than it needs: enough to start, not enough for a context of that length.

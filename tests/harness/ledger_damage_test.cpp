@@ -102,6 +102,32 @@ TEST_F(LedgerTest, ALedgerBegunAndKilledBeforeItsTablesIsMadeAnew) {
   EXPECT_EQ(ledger.identity().digest, "aaaa");
 }
 
+// Longer than a program that opens the ledger would wait.
+TEST_F(LedgerTest, ARunThatWasMeasuredWaitsForALedgerThatIsHeld) {
+  Ledger ledger = open_with_texts();
+  const std::int64_t run = ledger.begin_run({0, 0, false}, "a", begin_launch(ledger, "a"), 20);
+  std::array<int, 2> pipe_ends{};
+  ASSERT_EQ(::pipe(pipe_ends.data()), 0);
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    sqlite3* handle = nullptr;
+    const bool held = sqlite3_open(file_.c_str(), &handle) == SQLITE_OK &&
+                      sqlite3_exec(handle, "BEGIN EXCLUSIVE", nullptr, nullptr, nullptr) == SQLITE_OK;
+    const char done = held ? 'y' : 'n';
+    (void)!::write(pipe_ends[1], &done, 1);
+    ::sleep(6);
+    ::_exit(0);
+  }
+  char done = 0;
+  ASSERT_EQ(::read(pipe_ends[0], &done, 1), 1);
+  ASSERT_EQ(done, 'y');
+  EXPECT_EQ(fault_of([&] { (void)Ledger::open_for_reading(file_); }).kind(), ErrorKind::kEnvironment);
+  EXPECT_NO_THROW(ledger.finish_run(run, {30, {result_of("1", 0)}, {}}));
+  EXPECT_EQ(::waitpid(holder, nullptr, 0), holder);
+  ::close(pipe_ends[0]);
+  ::close(pipe_ends[1]);
+}
+
 // ---- bits that turn ----
 
 class TurnedBits : public LedgerTest {
