@@ -166,6 +166,24 @@ TEST_F(Faults, AFullDiskLosesNothingThatWasMeasured) {
   expect_the_same_command_goes_on(file, 16);
 }
 
+// Runs of resident workers end together: one may be in the ledger when the next one finds no space.
+TEST_F(Faults, AFullDiskBetweenTheRunsOfResidentWorkersIsNoFaultOfOurs) {
+  Json experiment = shim_experiment({"good"});
+  experiment["schedule"] = {{"granularity", "prompt"}, {"blocks", 5}, {"seed", 1}, {"warmup", true}};
+  const std::string file = write(experiment);
+  bool between = false;
+  for (int n = 340; n < 500; n += 24) {  // a run is stored in some 36 writes
+    std::filesystem::remove_all(folder_ / "out");
+    const Finished result =
+        run_with("libio_faults.so", {"TARE_IO_FAULT=full:" + std::to_string(n) + ":/out/ledger.sqlite"}, file);
+    EXPECT_EQ(result.code, 4) << "write " << n << ": " << result.err;
+    EXPECT_THAT(result.err, HasSubstr("error: out/ledger.sqlite: SQLite says: database or disk is full")) << n;
+    between = between || (count(harness::RunState::kFinished) == 1 && count(harness::RunState::kRunning) == 1);
+  }
+  EXPECT_TRUE(between) << "no call ended between two runs of a block";
+  expect_the_same_command_goes_on(file, 10);
+}
+
 TEST_F(Faults, AReportThatFindsTheDiskFullIsWrittenByTheNextCall) {
   const std::string file = write(shim_experiment({"good"}));
   for (const char* name : {"/out/report.html", "/out/verdict.json", "/out/effects.csv"}) {
@@ -271,7 +289,7 @@ TEST_F(Faults, ATimeOfDayThatJumpsIsWarnedOfAndMakesNoDuration) {
 class Signals : public Faults, public testing::WithParamInterface<int> {};
 
 TEST_P(Signals, TheFirstStopsAtTheNextPromptAndTheSameCommandGoesOn) {
-  const std::string file = write(shim_experiment({"good"}, 6));
+  const std::string file = write(shim_experiment({"good"}, 3));
   {
     Running running({tare(), "run", file, "--out", "out"}, folder_);
     ASSERT_TRUE(running.says("measurement", 60s)) << running.err_so_far();
@@ -281,7 +299,7 @@ TEST_P(Signals, TheFirstStopsAtTheNextPromptAndTheSameCommandGoesOn) {
     EXPECT_THAT(result.err, HasSubstr("run the same command again to go on"));
   }
   EXPECT_EQ(count(harness::RunState::kRunning), 0U);
-  expect_the_same_command_goes_on(file, 48);
+  expect_the_same_command_goes_on(file, 24);
 }
 
 // A worker that hangs lets nothing come to its edge; who asks twice is not kept waiting.
