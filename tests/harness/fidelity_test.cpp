@@ -345,6 +345,25 @@ TEST(Rollouts, AreWrittenByEveryArmAndReplayed) {
   EXPECT_THROW((void)compare_rollouts(file, settings, {}), Error);
 }
 
+// The negative beside the control: ids of nobody's windows pass, a stretch of one window among them is named.
+TEST(Reference, WhoseWindowsWereLearnedIsRefused) {
+  const std::filesystem::path texts = std::filesystem::path(testing::TempDir()) / "learned.jsonl";
+  Philox random(31);
+  std::vector<std::int32_t> learned(500);
+  for (std::int32_t& token : learned) token = static_cast<std::int32_t>(random.below(100));
+  write_file_atomically(texts, Json({{"tokens", learned}}).dump() + "\n");
+  check_learned(reference(), texts, model());
+  std::copy_n(reference().tokens.begin() + 7 * kTokens, kTokens, learned.begin() + 200);
+  write_file_atomically(texts, Json({{"tokens", learned}}).dump() + "\n");
+  try {
+    check_learned(reference(), texts, model());
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalid);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("window w7"), HasSubstr("learned.jsonl")));
+  }
+}
+
 TEST(Reference, OfAnotherModelTextOrTokenizerIsRefused) {
   const auto fault = [](engine::Reference wrong) {
     try {
