@@ -31,6 +31,7 @@ std::string effects_csv(const Findings& findings) {
                            "degrees_of_freedom",
                            "p",
                            "p_holm",
+                           "p_benjamini_hochberg",
                            "family_size",
                            "verdict",
                            "difference_shown",
@@ -61,7 +62,7 @@ std::string effects_csv(const Findings& findings) {
       line.number(interval.estimate_log).number(interval.low_log).number(interval.high_log);
       line.number(percent_of_log(interval.estimate_log)).number(percent_of_log(interval.low_log));
       line.number(percent_of_log(interval.high_log)).number(interval.level).number(interval.degrees_of_freedom);
-      line.number(effect.p).number(effect.p_adjusted);
+      line.number(effect.p).number(effect.p_holm).number(effect.p_benjamini_hochberg);
       effect.in_family ? line.integer(findings.methods.family_size) : line.text("");
       line.text(effect.verdict).flag(effect.difference_shown);
       line.number(effect.truth ? effect.truth->effect_log : kMissing);

@@ -106,4 +106,13 @@ const MeasureValue* find_value(const Findings& findings, std::size_t arm, std::s
   return found == findings.values.end() ? nullptr : &*found;
 }
 
+std::string levels_text(const Findings& findings, const Arm& arm) {
+  std::string text;
+  for (std::size_t f = 0; f < arm.levels.size(); ++f) {
+    const Factor& factor = findings.matrix.factors.at(f);
+    text += (text.empty() ? "" : ", ") + factor.name + " " + factor.levels.at(arm.levels[f]);
+  }
+  return text;
+}
+
 }  // namespace tare::reports

@@ -102,6 +102,8 @@ struct Arm {
   Checkpoint checkpoint;
   std::size_t launch_count = 0;         // finished launches whose runs are counted
   double peak_memory_bytes = kMissing;  // largest resident set of any of its launches
+  // Of a matrix, one a factor of Findings::matrix: index of the arm's level; empty: no factors.
+  std::vector<std::size_t> levels = {};
 };
 
 // A quantity that is measured for every arm.
@@ -158,14 +160,85 @@ struct Effect {
   double estimate_log = kMissing;
   std::vector<Interval> intervals;
   double p = kMissing;           // two-sided, of the verdict's interval
-  double p_adjusted = kMissing;  // by Holm within the family; missing when not in it
-  bool in_family = false;        // one of the verdicts that share the error rate
+  double p_adjusted = kMissing;  // within the family, by Methods::multiplicity: decides; missing when not in it
+  double p_holm = kMissing;      // both adjustments, whichever decides
+  double p_benjamini_hochberg = kMissing;
+  bool in_family = false;  // one of the verdicts that share the error rate
   // Word of stats::verdict_name: "better", "worse", "non_inferior", "equivalent", "inconclusive" or "invalid"; empty: a
   // measure without a verdict.
   std::string verdict;
   bool difference_shown = false;
   std::optional<KnownTruth> truth;
   std::vector<Warning> warnings;
+};
+
+// ---- matrices -------------------------------------------------------------------------------------------------------
+
+// A factor of a matrix and its levels, in the experiment's order.
+struct Factor {
+  std::string name;
+  std::vector<std::string> levels;
+  std::size_t reference = 0;  // the baseline's level
+};
+
+// Of one level against the baseline's, in the effect's measure: mean over the combinations of the other factors that
+// have both (stats/contrasts.h). Factor and level are indices into Matrix::factors.
+struct FactorEffect {
+  std::size_t factor = 0;
+  std::size_t level = 0;
+  std::size_t combinations = 0;  // averaged over; 1: the simple effect, beside the baseline's other levels
+  Interval interval;             // this suite, any launch
+  double p = kMissing;           // two-sided
+  double p_adjusted = kMissing;  // over all factor effects of the matrix, by Methods::multiplicity
+  bool shown = false;            // p_adjusted < alpha
+};
+
+// By how much the effect of one level differs (log) where another factor is at another level too. 0: the two effects
+// add up. There are none of designs with one factor at a time.
+struct Interaction {
+  std::size_t factor = 0;
+  std::size_t level = 0;
+  std::size_t other_factor = 0;
+  std::size_t other_level = 0;
+  std::size_t combinations = 0;
+  Interval interval;
+  double p = kMissing;
+  double p_adjusted = kMissing;  // over all interactions of the matrix
+  bool shown = false;
+};
+
+struct Matrix {
+  std::string design;                 // "one_at_a_time", "full" or "listed"; empty: no factors
+  std::vector<Factor> factors;        // every arm has a level of each (Arm::levels)
+  std::vector<std::string> excluded;  // combinations left out, as written: "weights q3, kv int8"
+  std::vector<FactorEffect> effects;  // empty until there is something to compare
+  std::vector<Interaction> interactions;
+};
+
+// ---- sittings -------------------------------------------------------------------------------------------------------
+
+// One stretch of time on one machine; here those with counted runs.
+struct Sitting {
+  std::string name;  // "sitting 1"
+  std::string started_utc;
+  std::size_t blocks = 0;  // complete ones that were measured in it
+};
+
+// One arm's effect in one sitting by itself.
+struct SittingEffect {
+  std::size_t sitting = 0;  // index into Findings::sittings
+  Interval interval;        // why_missing: too few blocks for one
+  double standard_error_log = kMissing;
+};
+
+// One arm over all sittings that have an interval: random effects (stats/pooling.h). The verdict is not read from it.
+struct PooledEffect {
+  std::size_t arm = 1;
+  Interval interval;                    // why_missing: fewer than two sittings
+  double between_sd_log = kMissing;     // standard deviation of the effect between sittings
+  double heterogeneity_p = kMissing;    // small: the sittings disagree beyond their own errors
+  bool conclusive = false;              // three sittings or more
+  std::vector<SittingEffect> sittings;  // one a sitting
 };
 
 // ---- runs and prompts -----------------------------------------------------------------------------------------------
@@ -199,6 +272,7 @@ struct Drift {
   double per_slot_high_log = kMissing;
   double residual_sd_log = kMissing;  // of runs around the fit
   double arm_correlation = kMissing;  // largest |correlation| of an arm column with a drift column
+  double width_inflation = kMissing;  // by how much the drift columns widen an arm's interval, at most; 1: not at all
 };
 
 // One prompt over all counted runs. Vectors have one entry an arm.
@@ -290,9 +364,24 @@ struct ScheduleFacts {
   std::size_t launches = 0;  // all that were started
 };
 
+// When the experiment ends, and what ended it.
+struct Stop {
+  std::string rule = "fixed";            // "fixed", "precision" or "time"
+  std::size_t most_blocks = 0;           // all rules end here at the latest
+  double half_width_percent = kMissing;  // of precision: what is asked
+  double budget_s = kMissing;            // of time
+  std::string ended_by;  // "blocks", "precision" or "time"; empty: not ended, or a ledger that does not say
+  std::string ended_utc;
+  std::size_t ended_blocks = 0;                // complete then
+  double ended_half_width_percent = kMissing;  // widest of the verdicts' intervals then
+  double ended_seconds = kMissing;             // that the complete blocks took
+};
+
 // What the methods paragraph needs beyond the rest.
 struct Methods {
   double alpha = 0.05;
+  std::string multiplicity =
+      "holm";                   // "holm": any false claim; "screen": Benjamini-Hochberg, the share of false claims
   std::size_t family_size = 0;  // verdicts adjusted together
   // Margins set beforehand, as |ln(1 - margin)|; missing: none was set.
   double equivalence_margin_log = kMissing;
@@ -430,6 +519,9 @@ struct Findings {
   std::size_t effect_measure = 0;  // the measure the verdicts are about: decode speed
   std::vector<MeasureValue> values;
   std::vector<Effect> effects;
+  Matrix matrix;
+  std::vector<Sitting> sittings;
+  std::vector<PooledEffect> pooled;  // of the effect's measure, one an arm but the baseline; empty for one sitting
   Drift drift;
   std::vector<Run> runs;  // in the order in which they started, whatever their state
   std::vector<Prompt> prompts;
@@ -438,6 +530,7 @@ struct Findings {
   Times times;
   std::vector<ArmRounds> rounds;  // of every arm when one of them drafts; else empty
   ScheduleFacts schedule;
+  Stop stop;
   Methods methods;
 };
 
@@ -464,6 +557,8 @@ struct Findings {
 [[nodiscard]] const std::string& shown_name(const Arm& arm);
 // The effect of an arm in a measure; null when there is none.
 [[nodiscard]] const Effect* find_effect(const Findings& findings, std::size_t arm, std::size_t measure);
+// "weights q4, threads 2": the arm's levels; empty without factors.
+[[nodiscard]] std::string levels_text(const Findings& findings, const Arm& arm);
 // The value of an arm in a measure; null when there is none.
 [[nodiscard]] const MeasureValue* find_value(const Findings& findings, std::size_t arm, std::size_t measure);
 

@@ -24,7 +24,8 @@ Json log_and_percent(double log) {
 // Declared first, for the lists below.
 Json of(const Warning& warning);
 Json of(const PositiveControl& control);
-Json of(const Arm& arm);
+Json of(const Factor& factor);
+Json of(const Sitting& sitting);
 Json of(const Measure& measure);
 Json of(const Interval& interval);
 Json of(const Prompt& prompt);
@@ -37,7 +38,12 @@ Json of(const ArmTimeRow& row);
 Json of(const RoundLane& lane);
 Json of(const ArmTimes& times);
 Json of(const TimeDifference& difference);
+Json of(const Arm& arm, const Findings& findings);
 Json of(const Effect& effect, const Findings& findings);
+Json of(const FactorEffect& effect, const Findings& findings);
+Json of(const Interaction& interaction, const Findings& findings);
+Json of(const SittingEffect& effect, const Findings& findings);
+Json of(const PooledEffect& pooled, const Findings& findings);
 Json of(const MeasureValue& value, const Findings& findings);
 Json of(const ArmRounds& rounds, const Findings& findings);
 Json of(const Run& run, const Findings& findings);
@@ -94,8 +100,83 @@ Json of(const Validity& validity) {
   return json;
 }
 
-Json of(const Arm& arm) {
+Json of(const Sitting& sitting) {
+  return {{"name", sitting.name}, {"started_utc", sitting.started_utc}, {"blocks", sitting.blocks}};
+}
+
+Json of(const SittingEffect& effect, const Findings& findings) {
+  return {{"sitting", findings.sittings[effect.sitting].name},
+          {"interval", of(effect.interval)},
+          {"standard_error_log", number(effect.standard_error_log)}};
+}
+
+Json of(const PooledEffect& pooled, const Findings& findings) {
+  return {{"arm", findings.arms[pooled.arm].name},
+          {"interval", of(pooled.interval)},
+          {"between_sd_log", number(pooled.between_sd_log)},
+          {"heterogeneity_p", number(pooled.heterogeneity_p)},
+          {"conclusive", pooled.conclusive},
+          {"sittings", named(pooled.sittings, findings)}};
+}
+
+Json of(const Factor& factor) {
+  return {{"name", factor.name}, {"levels", factor.levels}, {"reference", factor.levels.at(factor.reference)}};
+}
+
+Json of(const FactorEffect& effect, const Findings& findings) {
+  const Factor& factor = findings.matrix.factors[effect.factor];
+  return {{"factor", factor.name},
+          {"level", factor.levels[effect.level]},
+          {"reference", factor.levels[factor.reference]},
+          {"combinations", effect.combinations},
+          {"interval", of(effect.interval)},
+          {"p", number(effect.p)},
+          {"p_adjusted", number(effect.p_adjusted)},
+          {"shown", effect.shown}};
+}
+
+Json of(const Interaction& interaction, const Findings& findings) {
+  const Factor& factor = findings.matrix.factors[interaction.factor];
+  const Factor& other = findings.matrix.factors[interaction.other_factor];
+  return {{"factor", factor.name},
+          {"level", factor.levels[interaction.level]},
+          {"other_factor", other.name},
+          {"other_level", other.levels[interaction.other_level]},
+          {"combinations", interaction.combinations},
+          {"interval", of(interaction.interval)},
+          {"p", number(interaction.p)},
+          {"p_adjusted", number(interaction.p_adjusted)},
+          {"shown", interaction.shown}};
+}
+
+Json matrix_json(const Findings& findings) {
+  const Matrix& matrix = findings.matrix;
+  if (matrix.design.empty()) return nullptr;
+  return {{"design", matrix.design},
+          {"factors", of(matrix.factors)},
+          {"excluded", matrix.excluded},
+          {"effects", named(matrix.effects, findings)},
+          {"interactions", named(matrix.interactions, findings)}};
+}
+
+Json of(const Stop& stop) {
+  return {{"rule", stop.rule},
+          {"most_blocks", stop.most_blocks},
+          {"half_width_percent", number(stop.half_width_percent)},
+          {"budget_s", number(stop.budget_s)},
+          {"ended_by", stop.ended_by.empty() ? Json(nullptr) : Json(stop.ended_by)},
+          {"ended_utc", stop.ended_utc},
+          {"ended_blocks", stop.ended_blocks},
+          {"ended_half_width_percent", number(stop.ended_half_width_percent)},
+          {"ended_seconds", number(stop.ended_seconds)}};
+}
+
+Json of(const Arm& arm, const Findings& findings) {
+  Json levels = Json::object();
+  for (std::size_t f = 0; f < arm.levels.size(); ++f)
+    levels[findings.matrix.factors[f].name] = findings.matrix.factors[f].levels[arm.levels[f]];
   return {{"name", arm.name},
+          {"levels", levels},
           {"display_name", arm.display_name},
           {"program", arm.program},
           {"options", embedded(arm.options_json)},
@@ -191,7 +272,8 @@ Json of(const Drift& drift) {
           {"per_slot_low", log_and_percent(drift.per_slot_low_log)},
           {"per_slot_high", log_and_percent(drift.per_slot_high_log)},
           {"residual_sd_log", number(drift.residual_sd_log)},
-          {"arm_correlation", number(drift.arm_correlation)}};
+          {"arm_correlation", number(drift.arm_correlation)},
+          {"width_inflation", number(drift.width_inflation)}};
 }
 
 Json of(const Prompt& prompt) {
@@ -349,6 +431,7 @@ Json of(const ScheduleFacts& schedule) {
 
 Json of(const Methods& methods) {
   return {{"alpha", methods.alpha},
+          {"multiplicity", methods.multiplicity},
           {"family_size", methods.family_size},
           {"equivalence_margin_log", number(methods.equivalence_margin_log)},
           {"non_inferiority_margin_log", number(methods.non_inferiority_margin_log)},
@@ -372,13 +455,16 @@ Json findings_json(const Findings& findings) {
   json["complete"] = findings.complete;
   json["warnings"] = of(findings.warnings);
   json["validity"] = of(findings.validity);
-  json["arms"] = of(findings.arms);
+  json["arms"] = named(findings.arms, findings);
   json["measures"] = of(findings.measures);
   json["effect_measure"] = findings.effect_measure < findings.measures.size()
                                ? Json(findings.measures[findings.effect_measure].key)
                                : Json(nullptr);
   json["values"] = named(findings.values, findings);
   json["effects"] = named(findings.effects, findings);
+  json["matrix"] = matrix_json(findings);
+  json["sittings"] = of(findings.sittings);
+  json["pooled"] = named(findings.pooled, findings);
   json["drift"] = of(findings.drift);
   json["runs"] = named(findings.runs, findings);
   json["prompts"] = of(findings.prompts);
@@ -390,6 +476,7 @@ Json findings_json(const Findings& findings) {
                    {"read_gb_per_s", number(findings.times.read_gb_per_s)},
                    {"read_rate_source", findings.times.read_rate_source}};
   json["schedule"] = of(findings.schedule);
+  json["stop"] = of(findings.stop);
   json["methods"] = of(findings.methods);
   return json;
 }

@@ -34,8 +34,10 @@ std::string difference_clause(const Findings& findings, const Effect& effect, co
                      baseline, size);
 }
 
-std::string p_clause(const Effect& effect) {
-  if (!std::isnan(effect.p_adjusted)) return "Holm-adjusted p " + p_relation(effect.p_adjusted);
+std::string p_clause(const Findings& findings, const Effect& effect) {
+  const bool screen = findings.methods.multiplicity == "screen";
+  if (!std::isnan(effect.p_adjusted))
+    return (screen ? "Benjamini-Hochberg-adjusted p " : "Holm-adjusted p ") + p_relation(effect.p_adjusted);
   if (!std::isnan(effect.p)) return "p " + p_relation(effect.p);
   return {};
 }
@@ -119,7 +121,7 @@ VerdictLine verdict_line(const Findings& findings, const Effect& effect) {
   const PercentTexts texts = percent_texts(*interval);
   line.estimate = texts.estimate + kNoBreakSpace + "%";
   line.interval = fmt::format("[{},{}{}]", texts.low, kNoBreakSpace, texts.high);
-  const std::string p = p_clause(effect);
+  const std::string p = p_clause(findings, effect);
   const std::string in_brackets = p.empty() ? std::string() : " (" + p + ")";
   if (effect.difference_shown) {
     const bool gain = (effect.estimate_log > 0) == findings.measures[effect.measure].higher_is_better;

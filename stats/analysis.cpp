@@ -82,6 +82,7 @@ void analyse_by_run(const Observations& observations, const AnalysisOptions& opt
     comparison.runs = std::move(regression.estimates[static_cast<std::size_t>(comparison.arm - 1)]);
     comparison.pairs = block_pair_estimate(observations.runs, analysis.run_log_rates, comparison.arm, options.level);
   }
+  analysis.arm_covariance = std::move(regression.arm_covariance);
   analysis.drift = std::move(regression.drift);
   analysis.warnings.insert(analysis.warnings.end(), regression.warnings.begin(), regression.warnings.end());
   if (blocks == 1) {

@@ -43,6 +43,7 @@ struct ArmComparison {
 struct Analysis {
   std::vector<ArmComparison> comparisons = {};  // one per arm 1..arms-1
   std::vector<double> run_log_rates = {};       // per run, in the order of Observations::runs
+  std::vector<double> arm_covariance = {};      // of the run-level estimates; granularity run only (regression.h)
   std::optional<DriftFit> drift = {};           // granularity run only
   std::vector<Warning> warnings = {};           // about the measurement as a whole
 };

@@ -42,6 +42,30 @@ struct OrderFit {
   int degrees_of_freedom = 0;
 };
 
+// By block the run of every arm, where it has a weight.
+std::map<int, std::vector<std::size_t>> runs_by_block(const Observations& observations,
+                                                      std::span<const double> weights) {
+  constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::map<int, std::vector<std::size_t>> blocks;
+  std::map<int, std::vector<int>> counts;
+  for (std::size_t r = 0; r < observations.runs.size(); ++r) {
+    const Run& run = observations.runs[r];
+    const auto arm = static_cast<std::size_t>(run.arm);
+    if (weights[arm] == 0) continue;
+    blocks.try_emplace(run.block, weights.size(), kNone).first->second[arm] = r;
+    ++counts.try_emplace(run.block, weights.size(), 0).first->second[arm];
+  }
+  for (const auto& [number, of_arms] : counts) {
+    for (std::size_t arm = 0; arm < weights.size(); ++arm) {
+      if (weights[arm] == 0 || of_arms[arm] == 1) continue;
+      throw Error(ErrorKind::kInvalid,
+                  fmt::format("needs one run of arm {}{}, has {}", arm, arm == 0 ? ", the baseline" : "", of_arms[arm]),
+                  fmt::format("block {}", number));
+    }
+  }
+  return blocks;
+}
+
 double spread_or_none(double deviation) {
   return deviation < kNoSpread ? 0 : deviation;
 }
@@ -93,7 +117,7 @@ void fill_interval(Estimate& estimate, double level) {
 
 void warn_of_start_order(BlockEffects& result, bool order_varies) {
   const double mean_order = moments(result.start_order).mean;
-  if (!order_varies && result.blocks.size() > 1) {
+  if (!order_varies && result.blocks.size() > 1 && std::abs(mean_order) > kNoSpread) {
     result.estimate.warnings.push_back(
         {.code = WarningCode::kStartOrderConfounded,
          .text = "the arms were started in the same order in every block: its effect cannot be told from the arm's",
@@ -110,21 +134,27 @@ void warn_of_start_order(BlockEffects& result, bool order_varies) {
 }  // namespace
 
 BlockEffects block_effects(const Observations& observations, int arm, double level) {
+  std::vector<double> weights(static_cast<std::size_t>(observations.arms), 0.0);
+  weights.at(static_cast<std::size_t>(arm)) = 1;
+  weights.front() = -1;
+  return block_contrast(observations, weights, level);
+}
+
+BlockEffects block_contrast(const Observations& observations, std::span<const double> weights, double level) {
   const std::vector<double> log_rates = run_log_rates(observations);
   const double widest = std::max(1, observations.arms - 1);
   BlockEffects result;
-  for (const auto& [number, block] : group_by_block(observations.runs, arm)) {
-    if (block.baseline.size() != 1 || block.arm.size() != 1) {
-      throw Error(ErrorKind::kInvalid,
-                  fmt::format("needs one run of arm {} and one of the baseline, has {} and {}", arm, block.arm.size(),
-                              block.baseline.size()),
-                  fmt::format("block {}", number));
+  for (const auto& [number, of_arms] : runs_by_block(observations, weights)) {
+    double effect = 0;
+    double start = 0;
+    for (std::size_t arm = 0; arm < weights.size(); ++arm) {
+      if (weights[arm] == 0) continue;
+      effect += weights[arm] * log_rates[of_arms[arm]];
+      start += weights[arm] * observations.runs[of_arms[arm]].slot;
     }
-    const std::size_t treated = block.arm.front();
-    const std::size_t baseline = block.baseline.front();
     result.blocks.push_back(number);
-    result.log_effects.push_back(log_rates[treated] - log_rates[baseline]);
-    result.start_order.push_back((observations.runs[treated].slot - observations.runs[baseline].slot) / (2 * widest));
+    result.log_effects.push_back(effect);
+    result.start_order.push_back(start / (2 * widest));
   }
   const int blocks = static_cast<int>(result.blocks.size());
   const auto [low, high] = std::minmax_element(result.start_order.begin(), result.start_order.end());

@@ -34,6 +34,11 @@ struct BlockEffects {
 // One arm against the baseline; needs exactly one run of both in every block (Error (invalid) otherwise).
 [[nodiscard]] BlockEffects block_effects(const Observations& observations, int arm, double level = 0.95);
 
+// Any contrast of arms (contrasts.h): d_j and s_j are the sums of the arms' log rates and start positions by `weights`,
+// one an arm, adding up to zero. Needs exactly one run of every arm with a weight in every block (Error (invalid)).
+[[nodiscard]] BlockEffects block_contrast(const Observations& observations, std::span<const double> weights,
+                                          double level = 0.95);
+
 // The robustness line. Runs without a partner in their block are left out.
 [[nodiscard]] Estimate block_pair_estimate(std::span<const Run> runs, std::span<const double> log_rates, int arm,
                                            double level = 0.95);

@@ -45,4 +45,8 @@ std::vector<double> benjamini_hochberg_adjust(std::span<const double> p_values) 
   return adjusted;
 }
 
+std::vector<double> adjust(Multiplicity multiplicity, std::span<const double> p_values) {
+  return multiplicity == Multiplicity::kHolm ? holm_adjust(p_values) : benjamini_hochberg_adjust(p_values);
+}
+
 }  // namespace tare::stats

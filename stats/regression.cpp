@@ -107,6 +107,17 @@ LeastSquares solve(const MatrixXd& design, const VectorXd& y) {
   return fit;
 }
 
+// The largest degree up to `degree` whose columns are not a mixture of the arms'. An order that no drift term can be
+// told from is left to solve(), which refuses it.
+int separable_degree(std::span<const Run> runs, int arms, const VectorXd& x, int degree,
+                     std::span<const Covariate> covariates) {
+  for (int lower = degree; lower > 0; --lower) {
+    const MatrixXd design = design_matrix(runs, arms, x, lower, covariates);
+    if (Eigen::ColPivHouseholderQR<MatrixXd>(design).rank() == design.cols()) return lower;
+  }
+  return degree;
+}
+
 double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   const Moments of_a = moments(a);
   const Moments of_b = moments(b);
@@ -289,6 +300,18 @@ Estimate arm_estimate(int arm, const LeastSquares& fit, const DriftFit& drift, i
   return estimate;
 }
 
+// A drift of the power that was left out would weigh on the arms, unseen: no verdict rests on that.
+void mark_inseparable(Estimate& estimate, int wanted_degree, int degree) {
+  estimate.conclusive = false;
+  estimate.warnings.push_back(
+      {.code = WarningCode::kDriftConfounded,
+       .text =
+           fmt::format("the order does not tell the arms from a drift of degree {}: only degree {} is fitted, and a "
+                       "further block is needed for a verdict",
+                       wanted_degree, degree),
+       .numbers = {{"drift_degree_wanted", wanted_degree}, {"drift_degree", degree}}});
+}
+
 }  // namespace
 
 int drift_degree_rule(int blocks) {
@@ -305,14 +328,18 @@ RegressionResult regress_runs(std::span<const Run> runs, std::span<const double>
   check_covariates(covariates, runs.size());
   const int covariate_count = static_cast<int>(covariates.size());
   while (degree > 0 && run_count - arms - degree - covariate_count < 1) --degree;
+  const std::vector<double> positions = run_positions(runs, variable);
+  const ScaledPositions x = scale_positions(positions);
+  const int enough_degree = degree;
+  degree = separable_degree(runs, arms, x.value, degree, covariates);
+  const bool inseparable = degree < enough_degree;
 
   RegressionResult result;
   DriftFit& drift = result.drift;
   drift.degree = degree;
   drift.variable = variable;
-  drift.position = run_positions(runs, variable);
+  drift.position = positions;
   drift.residual_degrees_of_freedom = run_count - arms - degree - covariate_count;
-  const ScaledPositions x = scale_positions(drift.position);
   const VectorXd y = Eigen::Map<const VectorXd>(log_rates.data(), run_count);
   const LeastSquares fit = solve(design_matrix(runs, arms, x.value, degree, covariates), y);
 
@@ -326,10 +353,14 @@ RegressionResult regress_runs(std::span<const Run> runs, std::span<const double>
   fill_drift(drift, fit, x, arms, level);
   for (int arm = 1; arm < arms; ++arm) {
     result.estimates.push_back(arm_estimate(arm, fit, drift, wanted_degree, level));
+    if (inseparable) mark_inseparable(result.estimates.back(), enough_degree, degree);
     for (const Covariate& covariate : covariates) {
       result.estimates.back().method_text += fmt::format("; at equal {}", covariate.name);
     }
   }
+  const double residual_variance = fit.residual_sd * fit.residual_sd;
+  for (int a = 1; a < arms; ++a)
+    for (int b = 1; b < arms; ++b) result.arm_covariance.push_back(residual_variance * fit.inverse_gram(a, b));
   result.covariates = covariate_fits(runs, covariates, fit, drift, arms, level);
   warn_of_outlier(runs, fit, drift.residual_degrees_of_freedom, result.warnings);
   warn_of_drift(drift, result.warnings);

@@ -59,15 +59,18 @@ struct CovariateFit {
 };
 
 struct RegressionResult {
-  std::vector<Estimate> estimates = {};  // per arm 1..arms-1
+  std::vector<Estimate> estimates = {};     // per arm 1..arms-1
+  std::vector<double> arm_covariance = {};  // of the estimates, (arms-1) x (arms-1): what a contrast's error is made of
   DriftFit drift = {};
   std::vector<CovariateFit> covariates = {};
   std::vector<Warning> warnings = {};  // about the fit as a whole: drift, outliers, order
 };
 
 // `log_rates` per run, as run_log_rates gives them. With too few runs for the degree it is lowered until one degree of
-// freedom remains (the estimate is then inconclusive and says so). Throws Error (invalid) when the columns are not
-// independent: an arm without runs, runs of one arm only at one time, a covariate that never changes.
+// freedom remains, and with an order in which the arms cannot be told from a power of the position (one palindrome: its
+// halves have equal squares) until they can; the estimate is then inconclusive and says so. Throws Error (invalid) when
+// the columns are not independent: an arm without runs, runs of one arm only at one time, a covariate that never
+// changes.
 [[nodiscard]] RegressionResult regress_runs(std::span<const Run> runs, std::span<const double> log_rates, int arms,
                                             int degree, DriftVariable variable = DriftVariable::kSlot,
                                             double level = 0.95, std::span<const Covariate> covariates = {});

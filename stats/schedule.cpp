@@ -45,6 +45,17 @@ std::vector<int> draw_letters(int arms, std::uint64_t seed, std::uint64_t number
   return letters;
 }
 
+// 0, 1, k-1, 2, k-2, ...: all differences of neighbours, modulo an even k, are different; an odd k needs the reversal
+// too.
+std::vector<std::size_t> williams_sequence(std::size_t arms) {
+  std::vector<std::size_t> sequence = {0};
+  for (std::size_t step = 1; sequence.size() < arms; ++step) {
+    sequence.push_back(step);
+    if (sequence.size() < arms) sequence.push_back(arms - step);
+  }
+  return sequence;
+}
+
 std::vector<int> rotated(std::vector<int> order, std::size_t places) {
   const auto middle = static_cast<std::ptrdiff_t>(places % order.size());
   std::rotate(order.begin(), order.begin() + middle, order.end());
@@ -117,8 +128,11 @@ Schedule make_resident_schedule(int arms, int blocks, std::uint64_t seed) {
 
 std::vector<int> prompt_visit_order(int arms, std::size_t prompt, int block, std::uint64_t seed) {
   require_arms(arms);
+  const std::vector<int> letters = draw_letters(arms, seed, 0);
   const std::size_t places = arms > 2 ? prompt / 2 : 0;
-  std::vector<int> order = rotated(draw_letters(arms, seed, 0), places);
+  std::vector<int> order;
+  for (const std::size_t place : williams_sequence(letters.size()))
+    order.push_back(letters[(place + places) % letters.size()]);
   if (thue_morse_sign(prompt) * thue_morse_sign(static_cast<std::uint64_t>(block)) < 0) {
     std::reverse(order.begin(), order.end());
   }

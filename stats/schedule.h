@@ -50,7 +50,9 @@ struct Schedule {
 
 // Granularity `prompt`: the order in which the resident arms take prompt number `prompt` (position within the prompt
 // list) in `block`: a permutation of 0..arms-1. For two arms the visits of a block are one Thue-Morse sequence of 2 *
-// prompts slots.
+// prompts slots. For more a Williams sequence whose letters move on by one every two prompts, and its reversal: over 2
+// * arms prompts every arm has every place and follows every other arm equally often (Williams 1949), so that what an
+// arm leaves behind in the caches falls on all others alike.
 [[nodiscard]] std::vector<int> prompt_visit_order(int arms, std::size_t prompt, int block, std::uint64_t seed);
 
 // Sum of position^k over the positions that hold `arm`, for k = 0..degree. Exact in 64 bits for the orders above.

@@ -37,17 +37,17 @@ struct Claim {
   std::vector<double> p;
   std::vector<bool> asked;
 
-  // Holm over those asked, put back in place; nothing elsewhere.
-  [[nodiscard]] std::vector<std::optional<double>> adjusted() const {
+  // Over those asked, put back in place; nothing elsewhere.
+  [[nodiscard]] std::vector<std::optional<double>> adjusted(Multiplicity multiplicity) const {
     std::vector<double> family;
     for (std::size_t i = 0; i < p.size(); ++i) {
       if (asked[i]) family.push_back(p[i]);
     }
-    const std::vector<double> holm = holm_adjust(family);
+    const std::vector<double> values = adjust(multiplicity, family);
     std::vector<std::optional<double>> result(p.size());
     std::size_t next = 0;
     for (std::size_t i = 0; i < p.size(); ++i) {
-      if (asked[i]) result[i] = holm[next++];
+      if (asked[i]) result[i] = values[next++];
     }
     return result;
   }
@@ -108,6 +108,7 @@ std::vector<VerdictResult> decide(std::span<const Estimate> family, std::span<co
     const Estimate& estimate = family[i];
     const DecisionRule& rule = rules[i];
     check_rule(rule);
+    if (rule.multiplicity != rules.front().multiplicity) throw internal_error("decide: one family, one adjustment");
     const bool usable = judged(estimate);
     const double df = estimate.degrees_of_freedom.value_or(0);
     difference.add(true, usable ? *estimate.p_value : 1.0);
@@ -122,9 +123,12 @@ std::vector<VerdictResult> decide(std::span<const Estimate> family, std::span<co
                                                             .p_value()
                                                       : 1.0);
   }
-  const auto adjusted_difference = difference.adjusted();
-  const auto adjusted_non_inferiority = non_inferiority.adjusted();
-  const auto adjusted_equivalence = equivalence.adjusted();
+  const Multiplicity multiplicity = rules.empty() ? Multiplicity::kHolm : rules.front().multiplicity;
+  const auto holm_difference = difference.adjusted(Multiplicity::kHolm);
+  const auto screened_difference = difference.adjusted(Multiplicity::kBenjaminiHochberg);
+  const auto& adjusted_difference = multiplicity == Multiplicity::kHolm ? holm_difference : screened_difference;
+  const auto adjusted_non_inferiority = non_inferiority.adjusted(multiplicity);
+  const auto adjusted_equivalence = equivalence.adjusted(multiplicity);
 
   std::vector<VerdictResult> results;
   for (std::size_t i = 0; i < family.size(); ++i) {
@@ -132,6 +136,8 @@ std::vector<VerdictResult> decide(std::span<const Estimate> family, std::span<co
     result.family_size = static_cast<int>(family.size());
     result.p_value = family[i].p_value;
     result.adjusted_p_value = adjusted_difference[i];
+    result.holm_p_value = holm_difference[i];
+    result.benjamini_hochberg_p_value = screened_difference[i];
     result.non_inferiority_p_value = adjusted_non_inferiority[i];
     result.equivalence_p_value = adjusted_equivalence[i];
     result.difference_shown = judged(family[i]) && *result.adjusted_p_value < rules[i].alpha;

@@ -2,16 +2,17 @@
 //
 // On the benefit scale b = effect (higher is better) or -effect (lower is better), margin m as a fraction, delta = ln(1
 // - m):
-//   difference shown  Holm-adjusted two-sided p < alpha
-//   equivalent        both one-sided tests against +-|delta_equivalence| reject at alpha (TOST), Holm-adjusted
+//   difference shown  adjusted two-sided p < alpha (Holm; Benjamini-Hochberg in a screen)
+//   equivalent        both one-sided tests against +-|delta_equivalence| reject at alpha (TOST), adjusted
 //   better / worse    difference shown, b > 0 / b < 0
-//   non_inferior      b > delta_non_inferiority, one-sided at alpha, Holm-adjusted
+//   non_inferior      b > delta_non_inferiority, one-sided at alpha, adjusted
 //   inconclusive      none of these, or too few units
 //   invalid           nothing comparable
 // In this order: invalid, inconclusive for too few units, equivalent, better, non_inferior, worse, inconclusive. So a
 // small proven loss within the margin is "non_inferior, difference shown", and a proven difference inside the
-// equivalence margin is "equivalent, difference shown". Each of the three claims has its own Holm family over the
-// comparisons given.
+// equivalence margin is "equivalent, difference shown". Each of the three claims has its own family over the
+// comparisons given. By Holm the chance of any false claim of a kind is at most alpha; in a screen the expected share
+// of false ones among those made is.
 #pragma once
 
 #include <optional>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "stats/effect.h"
+#include "stats/multiplicity.h"
 
 namespace tare::stats {
 
@@ -30,15 +32,18 @@ struct DecisionRule {
   double alpha = 0.05;
   std::optional<double> non_inferiority_margin = {};  // fraction, 0.005 for 0.5 %; 0 < m < 1
   std::optional<double> equivalence_margin = {};      // fraction
+  Multiplicity multiplicity = Multiplicity::kHolm;    // the same for a whole family
 };
 
 struct VerdictResult {
   Verdict verdict = Verdict::kInconclusive;
   bool difference_shown = false;
-  std::optional<double> p_value = {};                  // two-sided against no difference, alone
-  std::optional<double> adjusted_p_value = {};         // Holm over the family; the one that decides
-  std::optional<double> non_inferiority_p_value = {};  // one-sided, Holm-adjusted; with a margin only
-  std::optional<double> equivalence_p_value = {};      // larger of the two one-sided, Holm-adjusted; with a margin only
+  std::optional<double> p_value = {};           // two-sided against no difference, alone
+  std::optional<double> adjusted_p_value = {};  // over the family, by its multiplicity; the one that decides
+  std::optional<double> holm_p_value = {};      // both adjustments, whichever decides
+  std::optional<double> benjamini_hochberg_p_value = {};
+  std::optional<double> non_inferiority_p_value = {};  // one-sided, adjusted; with a margin only
+  std::optional<double> equivalence_p_value = {};      // larger of the two one-sided, adjusted; with a margin only
   int family_size = 0;                                 // comparisons in the family
   std::vector<Warning> warnings = {};
 };

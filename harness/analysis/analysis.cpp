@@ -98,6 +98,7 @@ reports::Findings analyse(const Ledger& ledger) {
   findings.texts = describe_texts(gathered, findings.warnings);
   findings.conditions = describe_conditions(gathered, findings.warnings);
   findings.schedule = describe_schedule(gathered);
+  findings.matrix = describe_matrix(gathered.experiment);
   if (!gathered.profiles.empty()) {
     findings.times = times_of(reconcile(gathered));
     add_profiled_rounds(findings.times, gathered);

@@ -121,6 +121,7 @@ std::vector<reports::Arm> describe_arms(const Gathered& gathered) {
     reports::Arm described;
     described.name = arm.name;
     described.program = join(arm.program, " ");
+    described.levels = arm.levels;
     const Json options = options_of(gathered, arm);
     described.options_json = options.dump();
     described.options_differing_json = differing(options, baseline_options).dump();
@@ -224,6 +225,23 @@ reports::ScheduleFacts describe_schedule(const Gathered& gathered) {
   schedule.warm_up = settings.warmup;
   schedule.launches = gathered.launches.size();
   return schedule;
+}
+
+reports::Matrix describe_matrix(const Experiment& experiment) {
+  reports::Matrix matrix;
+  if (experiment.matrix.design == DesignKind::kNone) return matrix;
+  matrix.design = to_text(experiment.matrix.design);
+  for (std::size_t f = 0; f < experiment.matrix.factors.size(); ++f) {
+    reports::Factor factor{experiment.matrix.factors[f].name, {}, experiment.arms.front().levels[f]};
+    for (const FactorLevel& level : experiment.matrix.factors[f].levels) factor.levels.push_back(level.name);
+    matrix.factors.push_back(std::move(factor));
+  }
+  for (const Json& excluded : experiment.matrix.exclude) {
+    std::vector<std::string> parts;
+    for (const auto& [factor, level] : excluded.items()) parts.push_back(factor + " " + level.get<std::string>());
+    matrix.excluded.push_back(join(parts, ", "));
+  }
+  return matrix;
 }
 
 }  // namespace tare::harness

@@ -14,5 +14,7 @@ namespace tare::harness {
 // Texts that repeat themselves, or ended at once, are added to `warnings`.
 [[nodiscard]] reports::Texts describe_texts(const Gathered& gathered, std::vector<reports::Warning>& warnings);
 [[nodiscard]] reports::ScheduleFacts describe_schedule(const Gathered& gathered);
+// Factors, levels and what is left out; effects are filled by add_effects.
+[[nodiscard]] reports::Matrix describe_matrix(const Experiment& experiment);
 
 }  // namespace tare::harness

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "harness/analysis/intervals.h"
+#include "harness/analysis/matrix_effects.h"
 #include "harness/analysis/measured_values.h"
 #include "stats/analysis.h"
 #include "stats/handicap.h"
@@ -47,51 +49,6 @@ void add_warnings(const std::vector<stats::Warning>& from, std::vector<reports::
     });
     if (!known) to.push_back({severity_of(warning.code), code, warning.text, ""});
   }
-}
-
-reports::Estimand estimand_of(stats::Estimand estimand) {
-  switch (estimand) {
-    case stats::Estimand::kThesePromptsTheseLaunches:
-      return reports::Estimand::kTheseLaunches;
-    case stats::Estimand::kThesePromptsAnyLaunch:
-      return reports::Estimand::kAnyLaunch;
-    case stats::Estimand::kPromptsLikeThese:
-      return reports::Estimand::kPromptsLikeThese;
-  }
-  throw internal_error("an estimand has no name in reports");
-}
-
-reports::Interval interval_of(const stats::Estimate& estimate, const std::optional<stats::Interval>& bounds,
-                              std::string method, double level) {
-  reports::Interval interval;
-  interval.estimand = estimand_of(estimate.estimand);
-  interval.method = std::move(method);
-  interval.estimate_log = estimate.log_effect;
-  interval.level = bounds ? bounds->level : level;
-  interval.degrees_of_freedom = estimate.degrees_of_freedom.value_or(kMissing);
-  if (bounds) {
-    interval.low_log = bounds->low;
-    interval.high_log = bounds->high;
-  } else {
-    interval.why_missing =
-        estimate.warnings.empty() ? "there is no spread to estimate" : estimate.warnings.front().text;
-  }
-  return interval;
-}
-
-reports::Interval missing_interval(reports::Estimand estimand, std::string method, double estimate_log, double level,
-                                   std::string why) {
-  reports::Interval interval;
-  interval.estimand = estimand;
-  interval.method = std::move(method);
-  interval.estimate_log = estimate_log;
-  interval.level = level;
-  interval.why_missing = std::move(why);
-  return interval;
-}
-
-std::string run_level_method(const stats::Analysis& analysis) {
-  return analysis.drift ? fmt::format("regression, degree {}", analysis.drift->degree) : "blocks, t";
 }
 
 std::vector<reports::Interval> intervals_of(const stats::Analysis& analysis, const stats::ArmComparison& comparison,
@@ -163,6 +120,8 @@ reports::Effect effect_of(const stats::Analysis& analysis, const stats::ArmCompa
 
 void add_verdict(const stats::VerdictResult& verdict, reports::Effect& effect) {
   effect.p_adjusted = verdict.adjusted_p_value.value_or(kMissing);
+  effect.p_holm = verdict.holm_p_value.value_or(kMissing);
+  effect.p_benjamini_hochberg = verdict.benjamini_hochberg_p_value.value_or(kMissing);
   effect.in_family = true;
   effect.verdict = std::string(stats::verdict_name(verdict.verdict));
   effect.difference_shown = verdict.difference_shown;
@@ -181,6 +140,7 @@ stats::AnalysisOptions options_of(const Experiment& experiment, const MeasureDes
   options.resamples = kResamples;
   options.seed = experiment.schedule.seed;
   options.decision.alpha = experiment.analysis.alpha;
+  options.decision.multiplicity = multiplicity_of(experiment);
   options.decision.direction = direction_of(measure.measure);
   if (measure.measure == Measure::kDecodeSpeed) {
     options.decision.equivalence_margin = fraction_of(experiment.analysis.equivalence_margin_percent);
@@ -230,6 +190,8 @@ void add_drift(const Gathered& gathered, const stats::Analysis& analysis, report
   for (const std::vector<double>& of_arm : fit.treatment_correlation)
     for (const double correlation : of_arm) largest = std::max(largest, std::abs(correlation));
   findings.drift.arm_correlation = largest;
+  if (!fit.width_inflation.empty())
+    findings.drift.width_inflation = *std::max_element(fit.width_inflation.begin(), fit.width_inflation.end());
   for (std::size_t i = 0; i < gathered.counted.size(); ++i) {
     reports::Run& row = row_of(findings, gathered, gathered.counted[i]);
     row.fitted = std::exp(analysis.run_log_rates[i] - fit.residual[i]);
@@ -272,6 +234,7 @@ void add_methods(const Experiment& experiment, reports::Findings& findings) {
     return percent ? -std::log1p(-*percent / kPercent) : kMissing;
   };
   findings.methods.alpha = experiment.analysis.alpha;
+  findings.methods.multiplicity = to_text(experiment.analysis.multiplicity);
   findings.methods.family_size = experiment.arms.size() - 1;
   findings.methods.equivalence_margin_log = margin_log(experiment.analysis.equivalence_margin_percent);
   findings.methods.non_inferiority_margin_log = margin_log(experiment.analysis.non_inferiority_margin_percent);
@@ -321,6 +284,8 @@ void add_measure(const Gathered& gathered, std::size_t index, reports::Findings&
     findings.effects.push_back(std::move(effect));
   }
   if (!is_effect) return;
+  if (!findings.matrix.factors.empty())
+    add_matrix_effects(gathered.experiment, values.observations, analysis, options, findings);
   add_drift(gathered, analysis, findings);
   add_prompts(gathered, analysis, findings);
 }

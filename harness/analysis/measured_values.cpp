@@ -143,6 +143,11 @@ stats::Granularity granularity_of(const Experiment& experiment) {
   return experiment.schedule.granularity == Granularity::kRun ? stats::Granularity::kRun : stats::Granularity::kPrompt;
 }
 
+stats::Multiplicity multiplicity_of(const Experiment& experiment) {
+  return experiment.analysis.multiplicity == Multiplicity::kHolm ? stats::Multiplicity::kHolm
+                                                                 : stats::Multiplicity::kBenjaminiHochberg;
+}
+
 stats::Direction direction_of(Measure measure) {
   return describe(measure).higher_is_better ? stats::Direction::kHigherIsBetter : stats::Direction::kLowerIsBetter;
 }

@@ -22,6 +22,7 @@ struct MeasuredValues {
 
 // What the experiment's granularity is to the statistics.
 [[nodiscard]] stats::Granularity granularity_of(const Experiment& experiment);
+[[nodiscard]] stats::Multiplicity multiplicity_of(const Experiment& experiment);
 [[nodiscard]] stats::Direction direction_of(Measure measure);
 
 // Sum of the counted runs' numerators over that of their denominators, for one arm: the arm's value of the measure.

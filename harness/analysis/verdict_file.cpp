@@ -51,6 +51,8 @@ Json effect_json(const reports::Findings& findings, const reports::Effect& effec
                {"intervals", std::move(intervals)},
                {"p", number_or_null(effect.p)},
                {"p_adjusted", number_or_null(effect.p_adjusted)},
+               {"p_holm", number_or_null(effect.p_holm)},
+               {"p_benjamini_hochberg", number_or_null(effect.p_benjamini_hochberg)},
                {"true_effect_percent", Json()},
                {"warnings", warnings_json(effect.warnings)}};
   if (effect.truth) json["true_effect_percent"] = number_or_null(reports::percent_of_log(effect.truth->effect_log));

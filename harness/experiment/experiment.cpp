@@ -43,6 +43,7 @@ Json prompts_json(const PromptSelection& prompts) {
 
 Json analysis_json(const AnalysisSettings& analysis) {
   Json json = {{"alpha", analysis.alpha}};
+  if (analysis.multiplicity != Multiplicity::kHolm) json["multiplicity"] = to_text(analysis.multiplicity);
   if (analysis.equivalence_margin_percent) json["equivalence_margin_percent"] = *analysis.equivalence_margin_percent;
   if (analysis.non_inferiority_margin_percent)
     json["non_inferiority_margin_percent"] = *analysis.non_inferiority_margin_percent;
@@ -53,6 +54,7 @@ Json arms_json(const Experiment& experiment) {
   Json json = Json::array();
   for (const Arm& arm : experiment.arms) {
     Json entry = {{"name", arm.name}, {"options", arm.options}};
+    if (!arm.levels.empty()) entry["levels"] = levels_json(experiment.matrix, arm.levels);
     if (!arm.program.empty()) entry["program"] = arm.program;
     if (arm.model != experiment.model) entry["model"] = arm.model;
     if (arm.sampler_hz) entry["sampler_hz"] = *arm.sampler_hz;
@@ -60,6 +62,17 @@ Json arms_json(const Experiment& experiment) {
     if (!arm.must_not_launch.empty()) entry["must_not_launch"] = arm.must_not_launch;
     json.push_back(std::move(entry));
   }
+  return json;
+}
+
+Json schedule_json(const ScheduleSettings& schedule) {
+  Json json = {{"granularity", to_text(schedule.granularity)},
+               {"blocks", schedule.blocks},
+               {"seed", schedule.seed},
+               {"warmup", schedule.warmup}};
+  if (schedule.stop.rule == StopRule::kPrecision)
+    json["stop"] = {{"rule", "precision"}, {"half_width_percent", schedule.stop.half_width_percent}};
+  if (schedule.stop.rule == StopRule::kTime) json["stop"] = {{"rule", "time"}, {"budget_s", schedule.stop.budget_s}};
   return json;
 }
 
@@ -112,18 +125,14 @@ void check_program(const Experiment& experiment, const Arm& arm, const std::stri
 Json to_json(const Experiment& experiment) {
   Json measures = Json::array();
   for (const Measure measure : experiment.measures) measures.push_back(describe(measure).name);
-  Json json = {{"name", experiment.name},
-               {"description", experiment.description},
-               {"model", experiment.model},
-               {"texts", texts_json(experiment.texts)},
-               {"arms", arms_json(experiment)},
-               {"schedule",
-                {{"granularity", to_text(experiment.schedule.granularity)},
-                 {"blocks", experiment.schedule.blocks},
-                 {"seed", experiment.schedule.seed},
-                 {"warmup", experiment.schedule.warmup}}},
-               {"measures", std::move(measures)},
-               {"analysis", analysis_json(experiment.analysis)}};
+  Json json = {{"name", experiment.name},         {"description", experiment.description},
+               {"model", experiment.model},       {"texts", texts_json(experiment.texts)},
+               {"arms", arms_json(experiment)},   {"schedule", schedule_json(experiment.schedule)},
+               {"measures", std::move(measures)}, {"analysis", analysis_json(experiment.analysis)}};
+  if (experiment.matrix.design != DesignKind::kNone) {
+    json["factors"] = factors_json(experiment.matrix);
+    json["design"] = design_json(experiment.matrix);
+  }
   if (experiment.texts.mode != TextMode::kGiven) json["prompts"] = prompts_json(experiment.prompts);
   if (!experiment.pinned_cores.empty()) json["pinning"] = {{"cores", experiment.pinned_cores}};
   // Only where it was changed: directories that were measured before there was a sampler stay the same experiment.
@@ -195,6 +204,22 @@ std::string to_text(Granularity granularity) {
       return "prompt";
   }
   throw internal_error("a granularity has no name");
+}
+
+std::string to_text(StopRule rule) {
+  switch (rule) {
+    case StopRule::kFixed:
+      return "fixed";
+    case StopRule::kPrecision:
+      return "precision";
+    case StopRule::kTime:
+      return "time";
+  }
+  throw internal_error("a stop rule has no name");
+}
+
+std::string to_text(Multiplicity multiplicity) {
+  return multiplicity == Multiplicity::kHolm ? "holm" : "screen";
 }
 
 }  // namespace tare::harness

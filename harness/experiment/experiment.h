@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json_reader.h"
+#include "harness/experiment/factors.h"
 #include "harness/experiment/measures.h"
 
 namespace tare::harness {
@@ -18,7 +19,9 @@ constexpr std::size_t kFewestArms = 2;
 constexpr double kDefaultSamplerHz = 5;  // steps of clocks and power last longer than a fifth of a second
 constexpr std::int64_t kMostProfiledPrompts = 4096;
 constexpr double kMostSamplerHz = 1000;  // above 10, NVML's own advice, only to find out what a sample costs
-constexpr std::size_t kMostArms = 5;     // balanced orders are tabulated up to five (stats/schedule.h)
+constexpr std::size_t kMostArms = 16;    // more verdicts than sixteen leave none of them power; letters A to P
+// From so many arms on a block is a palindrome, which tells no curve from the arms (stats/schedule.h): two are needed.
+constexpr std::size_t kFewestArmsOfPalindromes = 6;
 
 // Which prompts of a file in the Spec-Bench format take part: those with one of `ids` (all when empty) and one of
 // `categories` (all when empty), cut to `limit` as forced::select_prompts does it.
@@ -50,7 +53,8 @@ struct Arm {
   std::vector<std::string> program;  // argv of another worker program; empty: this program's own worker
   std::string model;                 // as written; the experiment's unless the arm names another
   std::optional<double>
-      sampler_hz;  // the experiment's unless the arm says otherwise: what sampling costs can be weighed
+      sampler_hz;       // the experiment's unless the arm says otherwise: what sampling costs can be weighed
+  LevelIndices levels;  // of a matrix: one a factor; empty without factors
   // Names of kernels or ops (launch_rules.h): what the arm's twin launches must all launch, and none of them may.
   std::vector<std::string> must_launch, must_not_launch;
 };
@@ -60,15 +64,36 @@ enum class Granularity {
   kPrompt,  // all workers resident for a block, arms alternate prompt by prompt; the unit is the block
 };
 
+// When the blocks end. Looked at after every block, and never at whether a difference is significant: stopping there
+// would find differences that are not (docs/method/statistics.md).
+enum class StopRule {
+  kFixed,      // after `blocks`
+  kPrecision,  // when every verdict's interval is at most so wide; two blocks at least, `blocks` at most
+  kTime,       // when the next block would not fit into the budget; `blocks` at most
+};
+struct StopSettings {
+  StopRule rule = StopRule::kFixed;
+  double half_width_percent = 0;  // precision: of the verdicts' intervals
+  double budget_s = 0;            // time: of the blocks, launches included
+};
+
 struct ScheduleSettings {
   Granularity granularity = Granularity::kRun;
-  std::int64_t blocks = 1;
+  std::int64_t blocks = 1;  // at most, under any rule
+  StopSettings stop;
   std::uint64_t seed = 1;  // first letter of the order, and the streams of the analysis
   bool warmup = true;      // a first run is stored, flagged and left out
 };
 
+// What alpha holds over the verdicts of an experiment (stats/multiplicity.h).
+enum class Multiplicity {
+  kHolm,    // the chance of any false claim
+  kScreen,  // the expected share of false claims among those made (Benjamini-Hochberg)
+};
+
 struct AnalysisSettings {
-  double alpha = 0.05;                                   // two-sided; intervals cover 1 - alpha
+  double alpha = 0.05;  // two-sided; intervals cover 1 - alpha
+  Multiplicity multiplicity = Multiplicity::kHolm;
   std::optional<double> equivalence_margin_percent;      // of the effect; absent: equivalence is not asked
   std::optional<double> non_inferiority_margin_percent;  // absent: non-inferiority is not asked
 };
@@ -95,6 +120,7 @@ struct Experiment {
   std::string model;
   PromptSelection prompts;  // empty for given texts
   TextSource texts;
+  Matrix matrix;          // what the arms were made of; empty when they are written one by one
   std::vector<Arm> arms;  // the first is the baseline
   ScheduleSettings schedule;
   std::vector<Measure> measures;  // in the table's order; decode speed is always among them
@@ -128,8 +154,10 @@ struct Experiment {
 // Throws Error (input) naming the key when a model, prompt file, text file or program is not there.
 void check_paths(const Experiment& experiment);
 
-[[nodiscard]] std::string to_text(TextMode mode);            // "sampled", "greedy", "given"
-[[nodiscard]] std::string to_text(Granularity granularity);  // "run", "prompt"
+[[nodiscard]] std::string to_text(TextMode mode);              // "sampled", "greedy", "given"
+[[nodiscard]] std::string to_text(Granularity granularity);    // "run", "prompt"
+[[nodiscard]] std::string to_text(StopRule rule);              // "fixed", "precision", "time"
+[[nodiscard]] std::string to_text(Multiplicity multiplicity);  // "holm", "screen"
 
 // What `tare init` writes: a commented experiment that parses.
 [[nodiscard]] std::string example_experiment();

@@ -9,6 +9,7 @@
 #include "engine/backend/options.h"
 #include "harness/experiment/experiment.h"
 #include "harness/experiment/launch_rules.h"
+#include "stats/block_effects.h"
 
 namespace tare::harness {
 namespace {
@@ -19,7 +20,9 @@ constexpr std::int64_t kMostCore = 4095;       // as CPU_SETSIZE allows with roo
 constexpr double kMostSeconds = 86'400;        // a day
 constexpr double kHighestTemperature = 100;    // beyond it every draw is uniform
 constexpr double kHighestAlpha = 0.5;
-constexpr double kHighestMarginPercent = 50;  // a margin beyond it excuses anything
+constexpr double kHighestHalfWidthPercent = 50;     // wider is no precision
+constexpr double kMostBudgetSeconds = 30 * 86'400;  // a month
+constexpr double kHighestMarginPercent = 50;        // a margin beyond it excuses anything
 
 std::string nonempty_text(JsonReader& reader, const std::string& key) {
   std::string value = reader.text(key);
@@ -112,15 +115,10 @@ std::vector<std::string> read_patterns(JsonReader& reader, const std::string& ke
   return patterns;
 }
 
-bool is_arm_name(const std::string& name) {
-  constexpr const char* kAllowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-  return !name.empty() && name.find_first_not_of(kAllowed) == std::string::npos;
-}
-
-Arm read_arm(JsonReader reader, const Json& common_options, const std::string& common_model) {
+Arm read_arm(JsonReader reader, const Json& common_options, const std::string& common_model, const Matrix& matrix) {
   Arm arm;
   arm.name = reader.text("name");
-  if (!is_arm_name(arm.name))
+  if (!is_plain_name(arm.name))
     throw reader.error("name", fmt::format("'{}' is not a name", arm.name), "use A-Z a-z 0-9 . _ -");
   arm.model = reader.has("model") ? nonempty_text(reader, "model") : common_model;
   if (reader.has("program")) arm.program = read_program(reader);
@@ -135,15 +133,21 @@ Arm read_arm(JsonReader reader, const Json& common_options, const std::string& c
   arm.must_not_launch = read_patterns(reader, "must_not_launch");
   arm.options = common_options;
   arm.options.merge_patch(own);
+  if (!matrix.factors.empty()) {
+    arm.levels = read_levels(matrix, reader.object("levels").json(), reader.place("levels"));
+  } else if (reader.has("levels")) {
+    throw reader.error("levels", "has no meaning without factors");
+  }
   reader.refuse_unknown_keys();
   return arm;
 }
 
-std::vector<Arm> read_arms(JsonReader& reader, const Json& common_options, const std::string& common_model) {
+std::vector<Arm> read_arms(JsonReader& reader, const Json& common_options, const std::string& common_model,
+                           const Matrix& matrix) {
   std::vector<Arm> arms;
   for (const Json& element : reader.array("arms")) {
     const std::string place = fmt::format("arms[{}]", arms.size());
-    Arm arm = read_arm(JsonReader(element, place), common_options, common_model);
+    Arm arm = read_arm(JsonReader(element, place), common_options, common_model, matrix);
     const bool known = std::any_of(arms.begin(), arms.end(), [&](const Arm& other) { return other.name == arm.name; });
     if (known) throw input_error(place + ".name", fmt::format("'{}' is the name of another arm too", arm.name));
     arms.push_back(std::move(arm));
@@ -154,6 +158,103 @@ std::vector<Arm> read_arms(JsonReader& reader, const Json& common_options, const
   return arms;
 }
 
+// Arms made of the factors.
+std::vector<Arm> expand_arms(const Matrix& matrix, const Json& common_options, const std::string& common_model) {
+  engine::EngineOptions common;
+  engine::apply_options(common, common_options, "options");
+  for (const Factor& factor : matrix.factors) {
+    for (std::size_t i = 0; i < factor.levels.size(); ++i) {
+      engine::EngineOptions checked = common;
+      engine::apply_options(checked, factor.levels[i].options, fmt::format("factors.{}[{}].options", factor.name, i));
+    }
+  }
+  std::vector<Arm> arms;
+  std::vector<std::string> in_force;  // options with their defaults
+  for (const LevelIndices& levels : combinations_of(matrix, kMostArms)) {
+    Arm arm;
+    arm.name = arm_name_of(matrix, levels);
+    arm.model = common_model;
+    arm.levels = levels;
+    arm.options = common_options;
+    for (std::size_t f = 0; f < levels.size(); ++f)
+      arm.options.merge_patch(matrix.factors[f].levels[levels[f]].options);
+    engine::EngineOptions options;
+    engine::apply_options(options, arm.options, fmt::format("options of arm '{}'", arm.name));
+    in_force.push_back(engine::to_json(options).dump());
+    for (std::size_t other = 0; other < arms.size(); ++other) {
+      if (arms[other].name == arm.name)
+        throw input_error("factors", fmt::format("two arms would be called '{}'", arm.name), "rename a level");
+      if (in_force[other] == in_force.back())
+        throw input_error("factors",
+                          fmt::format("arms '{}' and '{}' have the same options", arms[other].name, arm.name),
+                          "levels must differ in what they set");
+    }
+    arms.push_back(std::move(arm));
+  }
+  return arms;
+}
+
+// Arms that are written out, with the levels they have: what a normalised experiment holds, and the way to give arms of
+// a matrix programs of their own.
+void check_written_arms(Matrix& matrix, const std::vector<Arm>& arms) {
+  for (std::size_t a = 0; a < arms.size(); ++a)
+    for (std::size_t b = 0; b < a; ++b)
+      if (arms[a].levels == arms[b].levels)
+        throw input_error(fmt::format("arms[{}].levels", a), fmt::format("are those of arm '{}' too", arms[b].name));
+  if (matrix.combinations.empty() && matrix.design == DesignKind::kListed)
+    for (const Arm& arm : arms) matrix.combinations.push_back(levels_json(matrix, arm.levels));
+  const std::vector<LevelIndices> designed = combinations_of(matrix, kMostArms);
+  const bool same = designed.size() == arms.size() &&
+                    std::equal(designed.begin(), designed.end(), arms.begin(),
+                               [](const LevelIndices& levels, const Arm& arm) { return levels == arm.levels; });
+  if (!same)
+    throw input_error("arms", fmt::format("are not the {} combinations of the design, in its order", designed.size()),
+                      "leave the arms out, and the design makes them");
+}
+
+Matrix read_matrix(JsonReader& reader) {
+  if (!reader.has("factors")) {
+    if (reader.has("design")) throw reader.error("design", "has no meaning without factors");
+    return {};
+  }
+  if (!reader.has("design") && reader.has("arms")) {
+    Matrix matrix;
+    matrix.design = DesignKind::kListed;  // by the arms themselves
+    matrix.factors = read_factors(reader.object("factors"));
+    return matrix;
+  }
+  return read_design(reader.object("design"), read_factors(reader.object("factors")));
+}
+
+StopSettings read_stop(JsonReader reader) {
+  StopSettings stop;
+  const std::string rule = reader.word("rule", {"fixed", "precision", "time"});
+  if (rule == "precision") {
+    stop.rule = StopRule::kPrecision;
+    stop.half_width_percent = positive_number(reader, "half_width_percent", kHighestHalfWidthPercent);
+  } else if (rule == "time") {
+    stop.rule = StopRule::kTime;
+    stop.budget_s = positive_number(reader, "budget_s", kMostBudgetSeconds);
+  }
+  reader.refuse_unknown_keys();
+  return stop;
+}
+
+// Enough blocks for what is asked of them.
+void check_blocks(const Experiment& experiment) {
+  const ScheduleSettings& schedule = experiment.schedule;
+  const bool by_run = schedule.granularity == Granularity::kRun;
+  const auto need = [&](std::int64_t least, const std::string& why) {
+    if (schedule.blocks < least)
+      throw input_error("schedule.blocks", fmt::format("must be at least {} {}; is {}", least, why, schedule.blocks));
+  };
+  if (by_run && experiment.arms.size() >= kFewestArmsOfPalindromes)
+    need(2, fmt::format("for {} arms: one block does not tell a curved drift from the arms", experiment.arms.size()));
+  if (schedule.stop.rule == StopRule::kPrecision)
+    need(by_run ? 2 : stats::kMinimumBlocks,
+         "to stop on precision: it is the most blocks, and a verdict needs so many");
+}
+
 ScheduleSettings read_schedule(JsonReader reader) {
   ScheduleSettings schedule;
   const std::string granularity = reader.word("granularity", {"run", "prompt"});
@@ -161,6 +262,7 @@ ScheduleSettings read_schedule(JsonReader reader) {
   if (reader.has("blocks")) schedule.blocks = reader.integer("blocks", 1, kMostBlocks);
   if (reader.has("seed")) schedule.seed = seed_of(reader, "seed");
   if (reader.has("warmup")) schedule.warmup = reader.boolean("warmup");
+  if (reader.has("stop")) schedule.stop = read_stop(reader.object("stop"));
   reader.refuse_unknown_keys();
   return schedule;
 }
@@ -168,6 +270,8 @@ ScheduleSettings read_schedule(JsonReader reader) {
 AnalysisSettings read_analysis(JsonReader reader) {
   AnalysisSettings analysis;
   if (reader.has("alpha")) analysis.alpha = positive_number(reader, "alpha", kHighestAlpha);
+  if (reader.has("multiplicity") && reader.word("multiplicity", {"holm", "screen"}) == "screen")
+    analysis.multiplicity = Multiplicity::kScreen;
   if (reader.has("equivalence_margin_percent"))
     analysis.equivalence_margin_percent = positive_number(reader, "equivalence_margin_percent", kHighestMarginPercent);
   if (reader.has("non_inferiority_margin_percent"))
@@ -251,8 +355,15 @@ Experiment read_fields(JsonReader reader) {
     experiment.prompts = read_prompts(reader.object("prompts"));
   }
   const Json common_options = reader.has("options") ? reader.object("options").json() : Json::object();
-  experiment.arms = read_arms(reader, common_options, experiment.model);
+  experiment.matrix = read_matrix(reader);
+  if (experiment.matrix.factors.empty() || reader.has("arms")) {
+    experiment.arms = read_arms(reader, common_options, experiment.model, experiment.matrix);
+    if (!experiment.matrix.factors.empty()) check_written_arms(experiment.matrix, experiment.arms);
+  } else {
+    experiment.arms = expand_arms(experiment.matrix, common_options, experiment.model);
+  }
   experiment.schedule = read_schedule(reader.object("schedule"));
+  check_blocks(experiment);
   experiment.measures = read_measures(reader);
   if (reader.has("analysis")) experiment.analysis = read_analysis(reader.object("analysis"));
   if (reader.has("pinning")) experiment.pinned_cores = read_pinning(reader.object("pinning"));

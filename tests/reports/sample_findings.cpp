@@ -64,7 +64,8 @@ Effect effect_of(std::size_t arm, double estimate, double half, double p, double
   effect.estimate_log = estimate;
   effect.intervals = intervals_of(estimate, half);
   effect.p = p;
-  effect.p_adjusted = p_adjusted;
+  effect.p_adjusted = effect.p_holm = p_adjusted;
+  effect.p_benjamini_hochberg = p;
   effect.in_family = true;
   effect.verdict = verdict;
   effect.difference_shown = p_adjusted < 0.05;

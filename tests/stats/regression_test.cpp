@@ -265,5 +265,27 @@ TEST(Covariates, RefusesWhatIsNotKnownOrNeverChanges) {
   EXPECT_THROW((void)fit_with({1, 2, 3, 4, 5, 6, 7, std::nan("")}), Error);
 }
 
+// Palindromes: the halves of one block have equal squares of the position, so only two blocks tell a curve from the
+// arms.
+TEST(Regression, OfManyArmsNeedsTwoBlocksAndThenWidensLittle) {
+  for (const int arms : {6, 12, 16}) {
+    for (const int blocks : {1, 2, 3}) {
+      const Schedule schedule = make_schedule(arms, blocks, 4);
+      std::vector<stats::Run> runs;
+      std::vector<double> log_rates;
+      for (std::size_t i = 0; i < schedule.slots.size(); ++i) {
+        runs.push_back(
+            {.arm = schedule.slots[i].arm, .block = schedule.slots[i].block, .slot = schedule.slots[i].slot});
+        log_rates.push_back(1 + 0.01 * schedule.slots[i].arm + 1e-3 * std::sin(7.0 * static_cast<double>(i)));
+      }
+      const RegressionResult result = regress_runs(runs, log_rates, arms, drift_degree_rule(blocks));
+      EXPECT_EQ(result.drift.degree, blocks == 1 ? 1 : 3);
+      for (const Estimate& estimate : result.estimates) EXPECT_EQ(estimate.conclusive, blocks > 1);
+      EXPECT_EQ(has(result.estimates[0].warnings, WarningCode::kDriftConfounded), blocks == 1);
+      for (const double inflation : result.drift.width_inflation) EXPECT_LT(inflation, blocks == 2 ? 1.35 : 1.06);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tare::stats

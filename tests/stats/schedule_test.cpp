@@ -59,7 +59,7 @@ TEST(Schedule, BlockOrdersBalanceCountsSlotsAndSquaredSlots) {
   EXPECT_EQ(letters(block_order(4)), "ABCDCDBDACABABDBCACDCDAB");
   EXPECT_EQ(letters(block_order(5)), "ABCDDAEEBCEECCDBBDBAAAACDDEECB");
   for (int arms = 2; arms <= 5; ++arms) EXPECT_EQ(balanced_degree(block_order(arms), arms), 2) << arms;
-  for (int arms = 6; arms <= 12; ++arms) EXPECT_EQ(balanced_degree(block_order(arms), arms), 1) << arms;
+  for (int arms = 6; arms <= 16; ++arms) EXPECT_EQ(balanced_degree(block_order(arms), arms), 1) << arms;
 }
 
 TEST(Schedule, BalanceCheckCatchesWhatIsNotBalanced) {
@@ -141,6 +141,28 @@ TEST(Schedule, EveryTwoPromptsBalanceTheVisitsOfAllArms) {
       EXPECT_EQ(std::set<int>(visits.begin(), visits.end()).size(), static_cast<std::size_t>(arms));
       for (const int arm : prompt_visit_order(arms, prompt + 1, 1, 2)) visits.push_back(arm);
       EXPECT_GE(balanced_degree(visits, arms), 1);
+    }
+  }
+}
+
+// Over 2 * arms prompts: every place, and right behind every other arm, equally often.
+TEST(Schedule, VisitsBalancePlacesAndFollowersOfAllArms) {
+  for (int arms = 3; arms <= 16; ++arms) {
+    const auto k = static_cast<std::size_t>(arms);
+    std::vector<std::vector<int>> place(k, std::vector<int>(k, 0));
+    std::vector<std::vector<int>> follows(k, std::vector<int>(k, 0));
+    for (std::size_t prompt = 0; prompt < 2 * k; ++prompt) {
+      const std::vector<int> visits = prompt_visit_order(arms, prompt, 1, 9);
+      for (std::size_t i = 0; i < k; ++i) {
+        ++place[static_cast<std::size_t>(visits[i])][i];
+        if (i > 0) ++follows[static_cast<std::size_t>(visits[i])][static_cast<std::size_t>(visits[i - 1])];
+      }
+    }
+    for (std::size_t arm = 0; arm < k; ++arm) {
+      for (std::size_t i = 0; i < k; ++i) {
+        EXPECT_EQ(place[arm][i], 2) << arms;
+        EXPECT_EQ(follows[arm][i], i == arm ? 0 : 2) << arms << ": " << arm << " after " << i;
+      }
     }
   }
 }

@@ -140,5 +140,28 @@ TEST(Verdict, RefusesMarginsOutOfRange) {
   EXPECT_THROW((void)alone(golden(), {.alpha = 0}), Error);
 }
 
+// Four of ten comparisons: Holm shows one, a screen shows two; both adjustments are there whichever decides.
+TEST(Verdict, AScreenHoldsTheShareOfFalseClaims) {
+  std::vector<Estimate> family;
+  for (const double p : {.001, .008, .039, .041, .042, .060, .074, .205, .212, .216}) {
+    Estimate estimate = measured(0.01, 0.001);
+    estimate.p_value = p;
+    family.push_back(estimate);
+  }
+  const std::vector<VerdictResult> holm = decide(family, DecisionRule{});
+  const std::vector<VerdictResult> screen =
+      decide(family, DecisionRule{.multiplicity = Multiplicity::kBenjaminiHochberg});
+  EXPECT_TRUE(holm[0].difference_shown);
+  EXPECT_FALSE(holm[1].difference_shown);
+  EXPECT_TRUE(screen[1].difference_shown);
+  EXPECT_FALSE(screen[2].difference_shown);
+  EXPECT_NEAR(*screen[1].adjusted_p_value, .040, 1e-12);
+  EXPECT_NEAR(*holm[1].adjusted_p_value, .072, 1e-12);
+  for (const auto* results : {&holm, &screen}) {
+    EXPECT_NEAR(*(*results)[1].holm_p_value, .072, 1e-12);
+    EXPECT_NEAR(*(*results)[1].benjamini_hochberg_p_value, .040, 1e-12);
+  }
+}
+
 }  // namespace
 }  // namespace tare::stats
