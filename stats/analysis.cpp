@@ -130,4 +130,25 @@ Analysis analyse(const Observations& observations, const AnalysisOptions& option
   return analysis;
 }
 
+std::vector<Estimate> verdict_estimates(const Observations& observations, Granularity granularity, double level) {
+  check_observations(observations);
+  if (granularity == Granularity::kRun)
+    return regress_runs(observations.runs, run_log_rates(observations), observations.arms,
+                        drift_degree_rule(count_blocks(observations.runs)), DriftVariable::kSlot, level)
+        .estimates;
+  std::vector<Estimate> estimates;
+  for (int arm = 1; arm < observations.arms; ++arm)
+    estimates.push_back(block_effects(observations, arm, level).estimate);
+  return estimates;
+}
+
+std::optional<double> widest_half_width(const std::vector<Estimate>& estimates) {
+  std::optional<double> widest;
+  for (const Estimate& estimate : estimates) {
+    if (!estimate.conclusive || !estimate.interval) return std::nullopt;
+    widest = std::max(widest.value_or(0), estimate.interval->half_width());
+  }
+  return widest;
+}
+
 }  // namespace tare::stats

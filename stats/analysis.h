@@ -48,6 +48,14 @@ struct Analysis {
   std::vector<Warning> warnings = {};           // about the measurement as a whole
 };
 
+// The verdicts' estimates alone, per arm 1..arms-1: this suite, any launch. Without bootstraps, so cheap enough to be
+// looked at after every block. Throws as analyse does.
+[[nodiscard]] std::vector<Estimate> verdict_estimates(const Observations& observations, Granularity granularity,
+                                                      double level = 0.95);
+// The widest half width (log) of the verdicts' intervals; nothing while one of them is not conclusive. What stopping on
+// precision looks at: never where an interval lies.
+[[nodiscard]] std::optional<double> widest_half_width(const std::vector<Estimate>& estimates);
+
 // Throws Error (invalid) when the observations cannot be compared (check_observations says how), Error (input) for
 // options out of range. Too few units is no error: the estimates say so and the verdict is inconclusive.
 [[nodiscard]] Analysis analyse(const Observations& observations, const AnalysisOptions& options);

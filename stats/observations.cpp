@@ -107,6 +107,18 @@ CompletePrompts complete_prompts(const Observations& observations) {
   return result;
 }
 
+Observations runs_of(const Observations& observations, const std::vector<std::size_t>& runs) {
+  Observations result{.arms = observations.arms, .prompts = observations.prompts};
+  for (const std::size_t run : runs) result.runs.push_back(observations.runs.at(run));
+  for (std::size_t prompt = 0; prompt < observations.prompts; ++prompt) {
+    for (const std::size_t run : runs) {
+      result.numerator.push_back(observations.numerator[observations.at(prompt, run)]);
+      result.denominator.push_back(observations.denominator[observations.at(prompt, run)]);
+    }
+  }
+  return result;
+}
+
 std::vector<double> run_log_rates(const Observations& observations) {
   const std::size_t runs = observations.runs.size();
   std::vector<double> numerators(runs, 0);

@@ -49,6 +49,9 @@ struct CompletePrompts {
 };
 [[nodiscard]] CompletePrompts complete_prompts(const Observations& observations);
 
+// Only some runs (indices into observations.runs, in this order), all prompts: one sitting of several.
+[[nodiscard]] Observations runs_of(const Observations& observations, const std::vector<std::size_t>& runs);
+
 // ln(sum of numerators / sum of denominators) of each run.
 [[nodiscard]] std::vector<double> run_log_rates(const Observations& observations);
 

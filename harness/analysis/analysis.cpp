@@ -34,11 +34,14 @@ std::string title_of(const Experiment& experiment) {
 }
 
 void warn_of_what_lacks(const Gathered& gathered, reports::Findings& findings) {
-  if (!findings.complete)
-    findings.warnings.push_back({Severity::kWarning, "incomplete",
-                                 fmt::format("{} of {} blocks are complete; run the experiment again to go on",
-                                             gathered.complete_blocks.size(), gathered.plan.blocks.size()),
-                                 ""});
+  if (!findings.complete) {
+    const bool fixed = gathered.experiment.schedule.stop.rule == StopRule::kFixed;
+    findings.warnings.push_back(
+        {Severity::kWarning, "incomplete",
+         fmt::format("{} of {}{} blocks are complete; run the experiment again to go on",
+                     gathered.complete_blocks.size(), fixed ? "" : "at most ", gathered.plan.blocks.size()),
+         ""});
+  }
   const auto left_out = std::count_if(findings.runs.begin(), findings.runs.end(), [](const reports::Run& run) {
     return run.state != reports::RunState::kCounted && run.state != reports::RunState::kWarmUp;
   });
@@ -91,7 +94,7 @@ reports::Findings analyse(const Ledger& ledger) {
   findings.command =
       fmt::format("tare run {}.json --out {}", findings.experiment, ledger.file().parent_path().filename().string());
   findings.harness_version = harness_version();
-  findings.complete = gathered.complete_blocks.size() == gathered.plan.blocks.size();
+  findings.complete = is_complete(gathered);
   findings.validity = judge(gathered, findings.warnings);
   findings.arms = describe_arms(gathered);
   findings.runs = describe_runs(gathered);
@@ -99,6 +102,7 @@ reports::Findings analyse(const Ledger& ledger) {
   findings.conditions = describe_conditions(gathered, findings.warnings);
   findings.schedule = describe_schedule(gathered);
   findings.matrix = describe_matrix(gathered.experiment);
+  findings.stop = describe_stop(gathered);
   if (!gathered.profiles.empty()) {
     findings.times = times_of(reconcile(gathered));
     add_profiled_rounds(findings.times, gathered);

@@ -227,6 +227,22 @@ reports::ScheduleFacts describe_schedule(const Gathered& gathered) {
   return schedule;
 }
 
+reports::Stop describe_stop(const Gathered& gathered) {
+  const ScheduleSettings& schedule = gathered.experiment.schedule;
+  reports::Stop stop;
+  stop.rule = to_text(schedule.stop.rule);
+  stop.most_blocks = static_cast<std::size_t>(schedule.blocks);
+  if (schedule.stop.rule == StopRule::kPrecision) stop.half_width_percent = schedule.stop.half_width_percent;
+  if (schedule.stop.rule == StopRule::kTime) stop.budget_s = schedule.stop.budget_s;
+  if (!gathered.stop) return stop;
+  stop.ended_by = gathered.stop->ended_by;
+  stop.ended_utc = utc_text_ms(gathered.stop->utc_ns);
+  stop.ended_blocks = static_cast<std::size_t>(gathered.stop->blocks);
+  stop.ended_half_width_percent = gathered.stop->half_width_percent.value_or(reports::kMissing);
+  stop.ended_seconds = gathered.stop->seconds;
+  return stop;
+}
+
 reports::Matrix describe_matrix(const Experiment& experiment) {
   reports::Matrix matrix;
   if (experiment.matrix.design == DesignKind::kNone) return matrix;

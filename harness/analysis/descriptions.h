@@ -14,6 +14,8 @@ namespace tare::harness {
 // Texts that repeat themselves, or ended at once, are added to `warnings`.
 [[nodiscard]] reports::Texts describe_texts(const Gathered& gathered, std::vector<reports::Warning>& warnings);
 [[nodiscard]] reports::ScheduleFacts describe_schedule(const Gathered& gathered);
+// The rule and what ended the experiment.
+[[nodiscard]] reports::Stop describe_stop(const Gathered& gathered);
 // Factors, levels and what is left out; effects are filled by add_effects.
 [[nodiscard]] reports::Matrix describe_matrix(const Experiment& experiment);
 

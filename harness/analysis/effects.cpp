@@ -13,6 +13,7 @@
 #include "harness/analysis/intervals.h"
 #include "harness/analysis/matrix_effects.h"
 #include "harness/analysis/measured_values.h"
+#include "harness/analysis/sittings.h"
 #include "stats/analysis.h"
 #include "stats/handicap.h"
 
@@ -286,6 +287,7 @@ void add_measure(const Gathered& gathered, std::size_t index, reports::Findings&
   if (!is_effect) return;
   if (!findings.matrix.factors.empty())
     add_matrix_effects(gathered.experiment, values.observations, analysis, options, findings);
+  add_sittings(gathered, values.observations, options.level, findings);
   add_drift(gathered, analysis, findings);
   add_prompts(gathered, analysis, findings);
 }

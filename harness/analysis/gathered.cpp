@@ -78,6 +78,12 @@ void count_run(const Ledger& ledger, const RunRecord& run, Gathered& gathered) {
 
 }  // namespace
 
+bool is_complete(const Gathered& gathered) {
+  const auto complete = static_cast<std::int64_t>(gathered.complete_blocks.size());
+  const auto planned = static_cast<std::int64_t>(gathered.plan.blocks.size());
+  return complete >= (gathered.stop ? gathered.stop->blocks : planned);
+}
+
 Gathered gather(const Ledger& ledger) {
   Gathered gathered;
   gathered.digest = ledger.identity().digest;
@@ -96,6 +102,7 @@ Gathered gather(const Ledger& ledger) {
   gathered.profiles = ledger.profiles();
   gathered.complete_blocks =
       ledger.complete_blocks(static_cast<std::int64_t>(gathered.plan.blocks.front().runs.size()));
+  gathered.stop = ledger.stop();
   for (const RunRecord& run : gathered.runs) {
     const bool complete =
         std::binary_search(gathered.complete_blocks.begin(), gathered.complete_blocks.end(), run.block);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,10 +35,14 @@ struct Gathered {
   std::vector<GpuRecord> gpus;
   std::vector<ProfileRecord> profiles;
   std::vector<std::int64_t> complete_blocks;
+  std::optional<StopRecord> stop;   // the experiment has ended; absent in ledgers before version 6
   std::vector<CountedRun> counted;  // by block and slot
   // What does not fit together: a run of another arm than the plan says, a prompt that lacks, a launch that is unknown.
   std::vector<std::string> misfits;
 };
+
+// Every block that the experiment is to have is complete: all of the plan, or those at which it stopped.
+[[nodiscard]] bool is_complete(const Gathered& gathered);
 
 [[nodiscard]] Gathered gather(const Ledger& ledger);
 

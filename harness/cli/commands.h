@@ -15,6 +15,7 @@ struct Chosen {
 void add_run_command(CLI::App& app, Chosen& chosen);
 void add_reconcile_command(CLI::App& app, Chosen& chosen);
 void add_gate_command(CLI::App& app, Chosen& chosen);
+void add_compare_command(CLI::App& app, Chosen& chosen);
 void add_plan_command(CLI::App& app, Chosen& chosen);
 void add_calibrate_command(CLI::App& app, Chosen& chosen);
 void add_report_command(CLI::App& app, Chosen& chosen);

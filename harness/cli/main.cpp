@@ -87,6 +87,7 @@ int run_program(int argc, char** argv) {
   tare::harness::add_report_command(app, chosen);
   tare::harness::add_export_command(app, chosen);
   tare::harness::add_gate_command(app, chosen);
+  tare::harness::add_compare_command(app, chosen);
   tare::harness::add_plan_command(app, chosen);
   tare::harness::add_calibrate_command(app, chosen);
   tare::harness::add_init_command(app, chosen);

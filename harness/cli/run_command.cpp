@@ -31,10 +31,13 @@ void print_dry_run(const DryRun& plan, bool json) {
     return;
   }
   for (const std::string& order : plan.block_orders) fmt::print("block {}\n", order);
+  for (std::size_t i = 0; i < plan.arms.size(); ++i)
+    fmt::print("{} {}: {:.2f} s a run, {:.2f} s a launch\n", static_cast<char>('A' + i), plan.arms[i].name,
+               plan.arms[i].run_seconds, plan.arms[i].launch_seconds);
   fmt::print("{} prompts, {} runs and {} warm-ups in {} launches\n", plan.prompts, plan.estimate.runs,
              plan.estimate.warmups, plan.estimate.launches);
   if (plan.twin_launches > 0) fmt::print("{} twin launches under a collector\n", plan.twin_launches);
-  fmt::print("about {} and {} of ledger (from one launch and {} prompts tried just now)\n",
+  fmt::print("about {} and {} of ledger (from a launch of every arm and {} prompts tried just now)\n",
              human_seconds(plan.estimate.seconds), human_bytes(plan.estimate.ledger_bytes), plan.prompts_tried);
 }
 

@@ -31,6 +31,37 @@ std::vector<GivenText> texts_of(const Experiment& experiment) {
   return texts;
 }
 
+struct ArmCost {
+  double launch_seconds = 0;
+  double run_seconds = 0;  // over all texts
+  std::int64_t tokens_per_prompt = 0;
+};
+
+// One launch of the arm and a few of the texts. The baseline comes first and encodes prompts for the others.
+ArmCost try_arm(const Experiment& experiment, const Arm& arm, const std::string& own_program,
+                std::vector<GivenText>& texts, std::size_t tried) {
+  std::vector<std::string> argv = resolve_program(experiment, arm);
+  if (argv.empty()) argv = {own_program, "worker"};
+  ArmCost cost;
+  const Clock::time_point launch_start = Clock::now();
+  WorkerClient worker(arm.name, argv, {experiment.limits.worker_start_s, experiment.limits.prompt_s});
+  (void)worker.open({resolve(experiment, arm.model), arm.options, experiment.pinned_cores});
+  cost.launch_seconds = seconds_since(launch_start);
+  std::int64_t tokens = 0;
+  double seconds = 0;
+  for (std::size_t i = 0; i < tried; ++i) {
+    forced::ReplayText& text = texts[i].text;
+    if (text.prompt_tokens.empty()) text.prompt_tokens = worker.encode({{texts[i].prompt}}).tokens.front();
+    const Clock::time_point start = Clock::now();
+    tokens += static_cast<std::int64_t>(worker.run(call_of(experiment, text)).reply.tokens.size());
+    seconds += seconds_since(start);
+  }
+  cost.run_seconds = seconds / static_cast<double>(tried) * static_cast<double>(texts.size());
+  cost.tokens_per_prompt = tokens / static_cast<std::int64_t>(tried);
+  (void)worker.close();
+  return cost;
+}
+
 }  // namespace
 
 DryRun dry_run(const Experiment& experiment, const std::string& own_program) {
@@ -39,30 +70,22 @@ DryRun dry_run(const Experiment& experiment, const std::string& own_program) {
   DryRun result;
   for (const PlannedBlock& block : planned.blocks) result.block_orders.push_back(block.order);
 
-  const Arm& baseline = experiment.arms.front();
-  std::vector<std::string> argv = resolve_program(experiment, baseline);
-  if (argv.empty()) argv = {own_program, "worker"};
-  const Clock::time_point launch_start = Clock::now();
-  WorkerClient worker(baseline.name, argv, {experiment.limits.worker_start_s, experiment.limits.prompt_s});
-  (void)worker.open({resolve(experiment, baseline.model), baseline.options, experiment.pinned_cores});
-  const double launch_seconds = seconds_since(launch_start);
-
   std::vector<GivenText> texts = texts_of(experiment);
   result.prompts = texts.size();
   result.prompts_tried = std::min(kPromptsTried, texts.size());
-  std::int64_t tokens = 0;
-  const Clock::time_point start = Clock::now();
-  for (std::size_t i = 0; i < result.prompts_tried; ++i) {
-    forced::ReplayText& text = texts[i].text;
-    if (text.prompt_tokens.empty()) text.prompt_tokens = worker.encode({{texts[i].prompt}}).tokens.front();
-    tokens += static_cast<std::int64_t>(worker.run(call_of(experiment, text)).reply.tokens.size());
-  }
-  const double tried = static_cast<double>(result.prompts_tried);
+  // In every block each arm runs equally often, so the mean over the arms is what a run costs.
   UnitCost cost;
-  cost.run_seconds = seconds_since(start) / tried * static_cast<double>(result.prompts);
-  cost.launch_seconds = launch_seconds;
+  for (const Arm& arm : experiment.arms) {
+    const ArmCost of_arm = try_arm(experiment, arm, own_program, texts, result.prompts_tried);
+    result.arms.push_back({arm.name, of_arm.launch_seconds, of_arm.run_seconds});
+    const double share = 1.0 / static_cast<double>(experiment.arms.size());
+    cost.launch_seconds += share * of_arm.launch_seconds;
+    cost.run_seconds += share * of_arm.run_seconds;
+    cost.tokens_per_prompt = std::max(cost.tokens_per_prompt, of_arm.tokens_per_prompt);
+  }
+  const double launch_seconds = cost.launch_seconds;
   cost.prompts = static_cast<std::int64_t>(result.prompts);
-  cost.tokens_per_prompt = tokens / static_cast<std::int64_t>(result.prompts_tried);
+  cost.warmup_share = warmup_share(experiment.schedule.granularity, result.prompts);
   result.estimate = estimate(planned, cost);
   if (experiment.profile.prompts > 0) {
     // Twin launches replay their texts and the first of them twice; their tables are small beside the rounds.
@@ -72,15 +95,22 @@ DryRun dry_run(const Experiment& experiment, const std::string& own_program) {
     result.estimate.seconds += static_cast<double>(result.twin_launches) *
                                (launch_seconds + cost.run_seconds * texts_a_twin / static_cast<double>(result.prompts));
   }
-  (void)worker.close();
   return result;
 }
 
 Json to_json(const DryRun& plan) {
-  return {{"block_orders", plan.block_orders},         {"prompts", plan.prompts},
-          {"prompts_tried", plan.prompts_tried},       {"runs", plan.estimate.runs},
-          {"warmups", plan.estimate.warmups},          {"launches", plan.estimate.launches},
-          {"twin_launches", plan.twin_launches},       {"seconds", plan.estimate.seconds},
+  Json arms = Json::array();
+  for (const DryRunArm& arm : plan.arms)
+    arms.push_back({{"name", arm.name}, {"launch_seconds", arm.launch_seconds}, {"run_seconds", arm.run_seconds}});
+  return {{"arms", arms},
+          {"block_orders", plan.block_orders},
+          {"prompts", plan.prompts},
+          {"prompts_tried", plan.prompts_tried},
+          {"runs", plan.estimate.runs},
+          {"warmups", plan.estimate.warmups},
+          {"launches", plan.estimate.launches},
+          {"twin_launches", plan.twin_launches},
+          {"seconds", plan.estimate.seconds},
           {"ledger_bytes", plan.estimate.ledger_bytes}};
 }
 

@@ -23,8 +23,6 @@ namespace {
 // we go on as it is (a machine that never settles must not stop the experiment: the schedule carries the rest).
 constexpr int kMostSettlingReplays = 5;
 constexpr double kSettledShare = 0.02;
-// Granularity prompt: texts that a resident worker replays as its warm-up run.
-constexpr std::size_t kWarmupTexts = 8;
 
 void settle(const MeasureContext& context, Launch& launch) {
   const RunCall call = call_of(*context.experiment, context.texts->front());

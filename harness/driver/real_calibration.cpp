@@ -81,6 +81,10 @@ Experiment calibration_experiment(const Experiment& from, double injected_percen
   Json json = to_json(from);
   json["name"] = fmt::format("{}-{}-{}", from.name, injected_percent, number);
   Json plain = json["arms"][0];
+  // Of a matrix the baseline alone is calibrated.
+  plain.erase("levels");
+  json.erase("factors");
+  json.erase("design");
   plain["name"] = "plain";
   Json handicap = plain;
   handicap["name"] = "handicap";

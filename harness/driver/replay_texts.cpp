@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/file.h"
@@ -263,15 +264,17 @@ void note_natural_choices(const Experiment& experiment, Launch& baseline, std::v
   }
 }
 
-void validate(const Experiment& experiment, Launch& baseline, const std::vector<forced::ReplayText>& texts,
-              Ledger& ledger, const RunSettings& settings) {
+double validate(const Experiment& experiment, Launch& baseline, const std::vector<forced::ReplayText>& texts,
+                Ledger& ledger, const RunSettings& settings) {
   const bool given = experiment.texts.mode == TextMode::kGiven;
   forced::Validation validation;
+  const auto begin = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < texts.size(); ++i) {
     stop_if_interrupted(settings);
     tell(settings, "validation", fmt::format("prompt {}", texts[i].prompt_id), i, texts.size());
     forced::add(validation, texts[i], force(experiment, baseline, texts[i]));
   }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   tell(settings, "validation", "done", texts.size(), texts.size());
   ledger.store_validation(
       record_of(given ? "baseline onto given texts, twice" : "baseline onto its own texts", false, validation));
@@ -291,6 +294,7 @@ void validate(const Experiment& experiment, Launch& baseline, const std::vector<
       "text of another prompt",
       [&texts](const forced::ReplayText& text) { return forced::other_text_control(text, texts); }, experiment,
       baseline, texts, ledger, settings);
+  return seconds;
 }
 
 }  // namespace tare::harness

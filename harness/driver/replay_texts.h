@@ -50,8 +50,9 @@ void note_natural_choices(const Experiment& experiment, Launch& baseline, std::v
 
 // Forces the baseline, in a launch of its own, onto every text and compares: N of N in tokens and rounds, then the
 // positive controls. All results go to the ledger. Throws Error (invalid) with the first difference, or naming the
-// control that was not caught.
-void validate(const Experiment& experiment, Launch& baseline, const std::vector<forced::ReplayText>& texts,
-              Ledger& ledger, const RunSettings& settings);
+// control that was not caught. Returns the seconds that the texts took, without the controls.
+[[nodiscard]] double validate(const Experiment& experiment, Launch& baseline,
+                              const std::vector<forced::ReplayText>& texts, Ledger& ledger,
+                              const RunSettings& settings);
 
 }  // namespace tare::harness

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/text.h"
+#include "harness/analysis/stop_rule.h"
 #include "harness/driver/launch.h"
 #include "harness/driver/measure.h"
 #include "harness/driver/replay_texts.h"
@@ -78,11 +81,46 @@ std::vector<forced::ReplayText> prepare_texts(const Experiment& experiment, Ledg
   return measurable(texts);
 }
 
-void validate_instrument(const Experiment& experiment, Ledger& ledger, const RunSettings& settings,
-                         const std::vector<forced::ReplayText>& texts, std::int64_t sitting) {
+// What the validation tells of the time that the blocks will take.
+struct BaselineTimes {
+  double launch_seconds = 0;
+  double pass_seconds = 0;  // over all texts
+  std::size_t texts = 0;
+};
+
+BaselineTimes validate_instrument(const Experiment& experiment, Ledger& ledger, const RunSettings& settings,
+                                  const std::vector<forced::ReplayText>& texts, std::int64_t sitting) {
+  BaselineTimes times;
+  const Clock::time_point begin = Clock::now();
   Launch baseline(experiment, experiment.arms.front(), settings.own_program.string(), ledger,
                   {"validation", -1, sitting});
-  validate(experiment, baseline, texts, ledger, settings);
+  times.launch_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  times.texts = texts.size();
+  times.pass_seconds = validate(experiment, baseline, texts, ledger, settings);
+  return times;
+}
+
+// How long the blocks would take if all arms were as fast as the baseline; from the first runs on the progress knows.
+void tell_estimate(const Experiment& experiment, const Plan& planned, const std::vector<const PlannedBlock*>& todo,
+                   const BaselineTimes& baseline, const RunSettings& settings) {
+  if (!settings.progress) return;
+  Plan left{.granularity = planned.granularity, .blocks = {}};
+  for (const PlannedBlock* block : todo) left.blocks.push_back(*block);
+  UnitCost cost;
+  cost.run_seconds = baseline.pass_seconds;
+  cost.launch_seconds = baseline.launch_seconds;
+  cost.warmup_share = warmup_share(experiment.schedule.granularity, baseline.texts);
+  const PlanEstimate estimated = estimate(left, cost);
+  const StopSettings& stop = experiment.schedule.stop;
+  std::string until = "";
+  if (stop.rule == StopRule::kPrecision)
+    until = fmt::format(", fewer if {} % to either side is reached before", stop.half_width_percent);
+  if (stop.rule == StopRule::kTime) until = fmt::format(", as many as fit into {}", human_seconds(stop.budget_s));
+  settings.progress(
+      {"estimate",
+       fmt::format("{} blocks of {} runs{}: about {} at the baseline's {:.2f} s a run", left.blocks.size(),
+                   left.blocks.front().runs.size(), until, human_seconds(estimated.seconds), cost.run_seconds),
+       0, 1, -1});
 }
 
 // The first rule of an arm that a twin launch broke; empty: none did. To measure on would be wasted: the experiment is
@@ -95,6 +133,14 @@ std::string other_path(const Experiment& experiment, const Ledger& ledger) {
         return broken.front();
     }
   return {};
+}
+
+// Whether the experiment has ended, by the ledger or by its stop rule now; the end is then in the ledger.
+bool has_ended(const Experiment& experiment, Ledger& ledger) {
+  if (ledger.stop()) return true;
+  const std::optional<StopRecord> stop = stop_now(experiment, ledger);
+  if (stop) ledger.store_stop(*stop);
+  return stop.has_value();
 }
 
 std::string describe_blocks(const std::vector<std::int64_t>& blocks) {
@@ -125,13 +171,16 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
     return std::find(complete.begin(), complete.end(), block) != complete.end();
   };
   std::vector<const PlannedBlock*> todo;
-  for (const PlannedBlock& block : planned.blocks)
-    if (!is_complete(block.block)) todo.push_back(&block);
+  // A call that was killed between a block and the look after it has left that to us.
+  if (!has_ended(experiment, ledger))
+    for (const PlannedBlock& block : planned.blocks)
+      if (!is_complete(block.block)) todo.push_back(&block);
   const bool measured = todo.empty();
   // Twin launches that are still to be made.
   const auto twins_left = [&] {
     std::size_t twins = 0;
-    for (const PlannedBlock& block : planned.blocks) twins += profiles_to_make(experiment, ledger, block).arms.size();
+    for (const PlannedBlock& block : planned.blocks)
+      if (is_complete(block.block) || !todo.empty()) twins += profiles_to_make(experiment, ledger, block).arms.size();
     return twins;
   };
   summary.other_path = other_path(experiment, ledger);
@@ -143,7 +192,10 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
   const std::int64_t sitting = begin_sitting(experiment, ledger);
   const std::vector<forced::ReplayText> texts = prepare_texts(experiment, ledger, settings, sitting);
   summary.prompts = static_cast<std::int64_t>(texts.size());
-  if (!measured) validate_instrument(experiment, ledger, settings, texts, sitting);
+  if (!measured) {
+    const BaselineTimes baseline = validate_instrument(experiment, ledger, settings, texts, sitting);
+    tell_estimate(experiment, planned, todo, baseline, settings);
+  }
 
   const bool resident = experiment.schedule.granularity == Granularity::kPrompt;
   std::int64_t prompts = 0;
@@ -163,6 +215,7 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
       make_profiles(context, profiles_to_make(experiment, ledger, *todo[i]));
       summary.other_path = other_path(experiment, ledger);
       if (!summary.other_path.empty()) return summary;
+      if (has_ended(experiment, ledger)) break;
     }
   } catch (const Error& error) {
     std::vector<std::int64_t> marked;

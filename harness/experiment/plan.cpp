@@ -75,6 +75,11 @@ std::vector<std::size_t> arm_order(const Experiment& experiment, int block, std:
   return {order.begin(), order.end()};
 }
 
+double warmup_share(Granularity granularity, std::size_t texts) {
+  if (granularity == Granularity::kRun || texts <= kWarmupTexts) return 1;
+  return static_cast<double>(kWarmupTexts) / static_cast<double>(texts);
+}
+
 PlanEstimate estimate(const Plan& plan, const UnitCost& cost) {
   PlanEstimate result;
   result.runs = plan.run_count();

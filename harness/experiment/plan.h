@@ -48,6 +48,11 @@ struct Plan {
 // (stats::prompt_visit_order).
 [[nodiscard]] std::vector<std::size_t> arm_order(const Experiment& experiment, int block, std::size_t prompt_index);
 
+// Granularity prompt: texts that a resident worker replays as its warm-up run.
+inline constexpr std::size_t kWarmupTexts = 8;
+// The share of a run that a warm-up takes, by granularity.
+[[nodiscard]] double warmup_share(Granularity granularity, std::size_t texts);
+
 struct PlanEstimate {
   std::size_t runs = 0;
   std::size_t warmups = 0;

@@ -327,6 +327,19 @@ void Ledger::store_validation(const ValidationRecord& validation) {
   statement.run();  // unbound parameters are NULL
 }
 
+void Ledger::store_stop(const StopRecord& stop) {
+  if (this->stop()) throw internal_error("the experiment has ended already");
+  Statement(state_->connection,
+            "INSERT INTO stops (utc_ns, rule, ended_by, blocks, half_width_percent, seconds) VALUES (?, ?, ?, ?, ?, ?)")
+      .bind(stop.utc_ns)
+      .bind(stop.rule)
+      .bind(stop.ended_by)
+      .bind(stop.blocks)
+      .bind(stop.half_width_percent)
+      .bind(stop.seconds)
+      .run();
+}
+
 std::int64_t Ledger::begin_launch(const LaunchRecord& launch) {
   Connection& connection = state_->connection;
   Statement(connection,

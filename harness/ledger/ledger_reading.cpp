@@ -117,6 +117,14 @@ std::vector<SittingRecord> Ledger::sittings() const {
   return sittings;
 }
 
+std::optional<StopRecord> Ledger::stop() const {
+  if (state_->version < 6) return std::nullopt;
+  Statement row(state_->connection,
+                "SELECT utc_ns, rule, ended_by, blocks, half_width_percent, seconds FROM stops ORDER BY id");
+  if (!row.step()) return std::nullopt;
+  return StopRecord{row.integer(0), row.text(1), row.text(2), row.integer(3), row.optional_number(4), row.number(5)};
+}
+
 std::vector<TextRecord> Ledger::texts() const {
   Statement row(state_->connection,
                 "SELECT prompt_id, category, prompt_tokens, tokens, round_tokens, outcome, distinct_4gram_share, "

@@ -171,6 +171,16 @@ struct ProfileRecord {
   Json round;                  // of one round, {row, begin_us, alone_us, end_us} each; null: not sent
 };
 
+// What ended an experiment (docs/protocol/experiment.md, "When it ends").
+struct StopRecord {
+  std::int64_t utc_ns = 0;                   // end of the last run that was counted
+  std::string rule;                          // the experiment's: "fixed", "precision", "time"
+  std::string ended_by;                      // "blocks", "precision", "time"
+  std::int64_t blocks = 0;                   // complete
+  std::optional<double> half_width_percent;  // widest of the verdicts' intervals; absent where one has none
+  double seconds = 0;                        // that the complete blocks took
+};
+
 [[nodiscard]] std::string to_text(RunState state);  // "running", "finished", ...
 
 }  // namespace tare::harness

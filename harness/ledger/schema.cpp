@@ -229,11 +229,24 @@ ALTER TABLE rounds ADD COLUMN commit_ns BLOB;
 ALTER TABLE texts ADD COLUMN rounds TEXT;
 )sql";
 
+// What version 6 brought.
+constexpr const char* kTablesOfVersion6 = R"sql(
+CREATE TABLE stops (
+  id INTEGER PRIMARY KEY,
+  utc_ns INTEGER NOT NULL,
+  rule TEXT NOT NULL CHECK (rule IN ('fixed', 'precision', 'time')),
+  ended_by TEXT NOT NULL CHECK (ended_by IN ('blocks', 'precision', 'time')),
+  blocks INTEGER NOT NULL CHECK (blocks >= 1),
+  half_width_percent REAL,
+  seconds REAL NOT NULL CHECK (seconds >= 0)
+) STRICT;
+)sql";
+
 }  // namespace
 
 std::string ledger_schema() {
   return std::string(kOtherTables) + kTablesOfVersion2 + kTablesOfVersion3 + kNewColumnsOfVersion4 +
-         kNewColumnsOfVersion5;
+         kNewColumnsOfVersion5 + kTablesOfVersion6;
 }
 
 std::string ledger_migration_to(std::int64_t version) {
@@ -246,6 +259,8 @@ std::string ledger_migration_to(std::int64_t version) {
       return kNewColumnsOfVersion4;
     case 5:
       return kNewColumnsOfVersion5;
+    case 6:
+      return kTablesOfVersion6;
     default:
       throw internal_error(fmt::format("there is no way to ledger version {}", version));
   }

@@ -288,5 +288,12 @@ TEST(Plan, EstimateAddsRunsWarmUpsAndLaunches) {
   EXPECT_LT(result.ledger_bytes, 9U * 64 * 100 * 20);
 }
 
+// A resident worker warms up on eight texts, a launch of its own on all of them.
+TEST(Plan, AWarmUpTakesItsShareOfARun) {
+  EXPECT_EQ(warmup_share(Granularity::kRun, 64), 1);
+  EXPECT_EQ(warmup_share(Granularity::kPrompt, 64), 8.0 / 64);
+  EXPECT_EQ(warmup_share(Granularity::kPrompt, 4), 1);
+}
+
 }  // namespace
 }  // namespace tare::harness

@@ -126,7 +126,7 @@ TEST(Factors, NameWhatIsWrong) {
   EXPECT_THAT(fault_of(excluding({{{"threads", "1t"}}})),
               HasSubstr("takes the baseline away (weights q8, threads 1t)"));
   EXPECT_THAT(fault_of(excluding({{{"weights", "q5"}}})), HasSubstr("no arm has level 'q5'"));
-  EXPECT_THAT(fault_of(excluding({Json::object()})), HasSubstr("names no level"));
+  EXPECT_THAT(fault_of(excluding(Json::array({Json::object()}))), HasSubstr("names no level"));
   EXPECT_THAT(fault_of(matrix({{"kind", "one_at_a_time"}, {"exclude", {{{"weights", "q5"}, {"threads", "2t"}}}}})),
               HasSubstr("matches no combination"));
   Json many = matrix({{"kind", "full"}});

@@ -68,8 +68,10 @@ TEST(MatrixFindings, AreInTheJson) {
   EXPECT_EQ(json["matrix"]["interactions"][1]["other_level"], "2t");
   EXPECT_TRUE(json["matrix"]["effects"][0]["interval"]["low"]["log"].is_number());
   EXPECT_GE(json["drift"]["width_inflation"], 1.0 - 1e-9);
-  const Json plain =
-      reports::findings_json(analysed({.arms = {"a", "b"}, .clock = restless_clock({0, 0.01})}).findings);
+  SimulatedRun without;
+  without.arms = {"a", "b"};
+  without.clock = restless_clock({0, 0.01});
+  const Json plain = reports::findings_json(analysed(without).findings);
   EXPECT_TRUE(plain["matrix"].is_null());
 }
 
@@ -98,8 +100,11 @@ TEST(MatrixFindings, OfOneBlockOfManyArmsAreInconclusive) {
   run.blocks_measured = 1;
   const reports::Findings findings = analysed(run).findings;
   EXPECT_TRUE(findings.validity.valid) << findings.validity.why_invalid;
-  for (const reports::Effect& effect : findings.effects)
-    if (effect.in_family) EXPECT_EQ(effect.verdict, "inconclusive");
+  for (const reports::Effect& effect : findings.effects) {
+    if (effect.in_family) {
+      EXPECT_EQ(effect.verdict, "inconclusive");
+    }
+  }
   for (const reports::FactorEffect& effect : findings.matrix.effects) EXPECT_FALSE(effect.shown);
 }
 

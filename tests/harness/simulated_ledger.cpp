@@ -77,7 +77,8 @@ class Writer {
         experiment_(simulated_experiment(run)),
         ledger_(Ledger::open_for_writing(directory / kLedgerFile,
                                          {experiment_digest(experiment_), to_json(experiment_), experiment_.name})),
-        texts_(texts_of(run.prompts)) {}
+        texts_(texts_of(run.prompts)),
+        now_ns_(kStartUtcNs + run.begun_s * 1'000'000'000) {}
 
   void write(const stats::Observations& observations) {
     const Json machine = {{"hostname", "box"},      {"product", "unsupported"},  {"cpu_model", "Some CPU"},
@@ -101,6 +102,10 @@ class Writer {
     const Plan planned = plan(experiment_);
     for (const PlannedBlock& block : planned.blocks) {
       if (run_.blocks_measured >= 0 && block.block >= run_.blocks_measured) break;
+      if (run_.blocks_per_sitting > 0 && block.block > 0 && block.block % run_.blocks_per_sitting == 0) {
+        sitting.started_utc_ns = now_ns_;
+        sitting_ = ledger_.begin_sitting(sitting);
+      }
       std::vector<std::int64_t> launches(experiment_.arms.size(), 0);
       if (run_.granularity == Granularity::kPrompt)
         for (const PlannedRun& planned_run : block.runs) launches[planned_run.arm] = begin_launch(planned_run);
@@ -117,7 +122,13 @@ class Writer {
   Ledger ledger_;
   std::vector<TextRecord> texts_;
   std::int64_t sitting_ = 0;
-  std::int64_t now_ns_ = kStartUtcNs;
+  std::int64_t now_ns_;
+
+  [[nodiscard]] double log_effect_of_sitting(std::size_t arm) const {
+    const auto sitting = static_cast<std::size_t>(sitting_ - 1);
+    const bool changed = arm + 1 == experiment_.arms.size() && sitting < run_.sitting_log_effects.size();
+    return changed ? run_.sitting_log_effects[sitting] : 0;
+  }
 
   void write_validations() {
     const auto prompts = static_cast<std::int64_t>(texts_.size());
@@ -169,8 +180,8 @@ class Writer {
     end.samples.push_back({run_id, "before", sample_at(now_ns_)});
     for (std::size_t i = 0; i < texts_.size(); ++i) {
       if (texts_[i].tokens.size() < 2) continue;
-      const double seconds =
-          observations.denominator[observations.at(i, column)] * (planned.warmup ? kWarmUpSlowness : 1);
+      const double seconds = observations.denominator[observations.at(i, column)] *
+                             (planned.warmup ? kWarmUpSlowness : 1) * std::exp(-log_effect_of_sitting(planned.arm));
       end.prompts.push_back(result_of(texts_[i], i, seconds, share));
       end.prompts.back().started_utc_ns = now_ns_;
       now_ns_ += end.prompts.back().outer_ns;
@@ -202,8 +213,9 @@ SimulatedTruth write_simulated_ledger(const SimulatedRun& run, const std::filesy
   const bool by_run = run.granularity == Granularity::kRun;
   const stats::Schedule schedule = by_run ? stats::make_schedule(arms, run.blocks, run.seed)
                                           : stats::make_resident_schedule(arms, run.blocks, run.seed);
-  const stats::SimulatedExperiment simulated = stats::simulate(
-      clock, schedule, by_run ? stats::Granularity::kRun : stats::Granularity::kPrompt, run.prompts, run.seed);
+  const stats::SimulatedExperiment simulated =
+      stats::simulate(clock, schedule, by_run ? stats::Granularity::kRun : stats::Granularity::kPrompt, run.prompts,
+                      run.clock_seed == 0 ? run.seed : run.clock_seed);
   Writer(run, directory).write(simulated.observations);
   SimulatedTruth truth{simulated.suite_truth};
   for (std::size_t arm = 0; arm < run.handicap_share.size(); ++arm)

@@ -33,7 +33,11 @@ struct SimulatedRun {
   std::vector<std::string> gpus;  // PCI bus ids that the ledger knows; readings of them are change_run's
   std::function<void(GpuFacts&)> change_gpu;
   std::function<void(SittingRecord&)> change_sitting;
-  int blocks_measured = -1;  // -1: all
+  int blocks_measured = -1;                 // -1: all
+  int blocks_per_sitting = 0;               // 0: all in one
+  std::uint64_t clock_seed = 0;             // other launches of the same schedule; 0: `seed`
+  std::vector<double> sitting_log_effects;  // per sitting: added to the last arm's speed there; empty: nothing
+  std::int64_t begun_s = 0;                 // seconds after the simulation's usual first moment
 };
 
 // What the simulation knows.

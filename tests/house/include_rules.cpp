@@ -123,8 +123,8 @@ std::vector<Room> rooms_of_tare() {
   // Inside harness: each may include those before it and every library.
   std::vector<std::string> libraries = engine_and_stats;
   for (const char* name : {"forced", "profiles", "reports"}) libraries.emplace_back(name);
-  for (const char* name :
-       {"experiment", "environment", "ledger", "worker", "fidelity", "analysis", "gate", "export", "driver", "cli"}) {
+  for (const char* name : {"experiment", "environment", "ledger", "worker", "fidelity", "analysis", "gate", "compare",
+                           "export", "driver", "cli"}) {
     rooms.push_back({std::string("harness/") + name, libraries});
     libraries.push_back(std::string("harness/") + name);
   }

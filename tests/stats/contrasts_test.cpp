@@ -99,9 +99,10 @@ TEST(Contrasts, RecoverFactorsAndTheirInteractionAtBothGranularities) {
     EXPECT_TRUE(both.interval->holds(-0.03)) << both.log_effect;
     EXPECT_FALSE(both.interval->holds(0)) << both.interval->low << " " << both.interval->high;
     EXPECT_TRUE(both.conclusive);
-    if (granularity == Granularity::kRun)  // twice the runs on either side of the difference
+    if (granularity == Granularity::kRun) {  // twice the runs on either side of the difference
       EXPECT_NEAR(weights_format.standard_error * std::sqrt(2.0), analysis.comparisons[0].runs.standard_error,
                   0.02 * weights_format.standard_error);
+    }
   }
 }
 
