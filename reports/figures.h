@@ -25,6 +25,13 @@ struct Plot {
 // Effects of every arm on the effect's measure: all on one scale, then each on its own with the intervals and the
 // question each answers.
 [[nodiscard]] Plot effects_plot(const Findings& findings);
+// A matrix (Findings::matrix); left out of experiments without factors.
+// Heat map: a cell a combination, or a factor's level.
+[[nodiscard]] Plot matrix_plot(const Findings& findings);
+// What single levels do, and interactions, with intervals.
+[[nodiscard]] Plot factors_plot(const Findings& findings);
+// The measure by two factors at a time; left out of designs that tell no interactions.
+[[nodiscard]] Plot interactions_plot(const Findings& findings);
 // Runs in order of start: the measure itself, and each run's deviation from its arm's level with the fitted drift.
 [[nodiscard]] Plot runs_plot(const Findings& findings);
 // Each prompt's ratio to the baseline, sorted, one panel an arm, coloured by category.

@@ -91,11 +91,12 @@ void PlotScript::label_beside(double x, double axis_y, std::string_view text, co
   text_at(fmt::format("screen {:.5f}, first {}", x / width_, gnuplot_number(axis_y)), text, style);
 }
 
-void PlotScript::rectangle(double left, double top, double right, double bottom, Colour fill) {
+void PlotScript::rectangle(double left, double top, double right, double bottom, Colour fill, bool behind) {
   line(
-      fmt::format("set object rectangle from screen {:.5f},{:.5f} to screen {:.5f},{:.5f} front fs solid 1.0 noborder "
+      fmt::format("set object rectangle from screen {:.5f},{:.5f} to screen {:.5f},{:.5f} {} fs solid 1.0 noborder "
                   "fc rgb '{}'",
-                  left / width_, 1.0 - bottom / height_, right / width_, 1.0 - top / height_, fill.light));
+                  left / width_, 1.0 - bottom / height_, right / width_, 1.0 - top / height_,
+                  behind ? "behind" : "front", fill.light));
 }
 
 void PlotScript::vertical(double axis_x, Colour colour, double width, bool dashed) {

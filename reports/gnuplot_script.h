@@ -41,8 +41,8 @@ class PlotScript {
   void label(double x, double y, std::string_view text, const TextStyle& style = {});
   // Text at a pixel column, beside a value of the panel's y axis.
   void label_beside(double x, double axis_y, std::string_view text, const TextStyle& style = {});
-  // A rectangle in pixels of the canvas.
-  void rectangle(double left, double top, double right, double bottom, Colour fill);
+  // A rectangle in pixels of the canvas; `behind`: under labels.
+  void rectangle(double left, double top, double right, double bottom, Colour fill, bool behind = false);
   // A vertical line at an x of the panel.
   void vertical(double axis_x, Colour colour, double width, bool dashed = false);
   // A horizontal line at a y of the panel.

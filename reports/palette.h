@@ -35,6 +35,14 @@ inline constexpr Colour kOtherParts = {"#8b959e", "#747f89"};
 inline constexpr Colour kIdle = {"#dfe4e8", "#343c45"};
 inline constexpr Colour kHost = {"#b9a6a0", "#5f5450"};
 
+// Cells of a heat map: slightly to much slower, slightly to much faster, and no difference shown. kInk is read
+// on all of them, light and dark.
+inline constexpr std::array<Colour, 4> kSlower = {
+    {{"#fdebdf", "#38281c"}, {"#fad6bd", "#513018"}, {"#f6bd94", "#6d3a14"}, {"#f2a36b", "#8a4410"}}};
+inline constexpr std::array<Colour, 4> kFaster = {
+    {{"#dcebf7", "#1c2f3f"}, {"#b8d6ef", "#1d4059"}, {"#8fbfe5", "#1c5276"}, {"#66a6d9", "#1b6595"}}};
+inline constexpr Colour kNotShown = {"#f1f2f3", "#22282e"};
+
 // gnuplot point types: filled circle, square, triangle, diamond, triangle down; then open ones.
 inline constexpr std::array<int, 9> kPointTypes = {7, 5, 9, 13, 11, 6, 4, 8, 12};
 

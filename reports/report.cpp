@@ -144,9 +144,9 @@ std::vector<Drawn> draw_all(const std::vector<Plot>& plots, const fs::path& dire
 }  // namespace
 
 std::vector<Plot> report_plots(const Findings& findings) {
-  return {effects_plot(findings),   runs_plot(findings),  prompts_plot(findings), conditions_plot(findings),
-          times_plot(findings),     round_plot(findings), rates_plot(findings),   time_differences_plot(findings),
-          acceptance_plot(findings)};
+  return {effects_plot(findings), matrix_plot(findings),  factors_plot(findings),          interactions_plot(findings),
+          runs_plot(findings),    prompts_plot(findings), conditions_plot(findings),       times_plot(findings),
+          round_plot(findings),   rates_plot(findings),   time_differences_plot(findings), acceptance_plot(findings)};
 }
 
 void write_figure(const Plot& plot, const fs::path& file, const ReportOptions& options) {

@@ -72,6 +72,9 @@ std::string finished_tags(std::string_view body, const std::string& prefix) {
 std::string dark_rules() {
   std::vector<Colour> colours = {kPaper, kInk, kMuted, kRule, kBand, kParts.back(), kOtherParts, kIdle, kHost};
   colours.insert(colours.end(), kSeries.begin(), kSeries.end());
+  colours.insert(colours.end(), kSlower.begin(), kSlower.end());
+  colours.insert(colours.end(), kFaster.begin(), kFaster.end());
+  colours.push_back(kNotShown);
   std::string rules;
   for (const Colour& colour : colours)
     for (const char* attribute : {"fill", "stroke", "color"})

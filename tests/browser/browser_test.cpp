@@ -113,6 +113,10 @@ TEST_F(InABrowser, AReportWithEveryFigureIsSound) {
   expect_sound(findings, "three_arms");
 }
 
+TEST_F(InABrowser, AReportOfAMatrixIsSound) {
+  expect_sound(sample::matrix(), "matrix");
+}
+
 TEST_F(InABrowser, AReportOfHostileNamesIsSound) {
   Findings findings = sample::hostile();
   sample::add_op_times(findings);
@@ -129,14 +133,15 @@ TEST_F(InABrowser, ABrokenPageIsCaughtInEveryWay) {
 <figure><svg role="img" width="300" height="100" viewBox="0 0 300 100">
 <text x="20" y="50" font-size="14">one label</text><text x="30" y="52" font-size="14">another</text>
 <text x="270" y="20" font-size="14">cut off</text><text x="20" y="90" font-size="4">tiny</text>
-<text x="120" y="90" font-size="14" fill="#eee">faint label</text></svg></figure>
+<text x="120" y="90" font-size="14" fill="#eee">faint label</text>
+<text x="200" y="60" font-size="14">hidden</text><rect x="190" y="40" width="80" height="30" fill="#123"/></svg></figure>
 <script>console.error('said on the console'); null.length;</script></body></html>)html");
   const std::vector<std::string> faults = faults_of(look(page, "broken"));
   for (const char* wanted :
        {"narrow: the page is", "wide: 'faint' has a contrast of", "loading: console: said on the console",
         "loading: exception: Uncaught", "loading: a request failed", "lies over 'another'",
-        "'cut off' is cut off by the edge", "'tiny' is 4.0 px high", "'faint label' has a contrast of",
-        "nothing said for those who do not see it", "no caption"})
+        "'cut off' is cut off by the edge", "'tiny' is 4.0 px high", "'hidden' is painted over",
+        "'faint label' has a contrast of", "nothing said for those who do not see it", "no caption"})
     EXPECT_THAT(faults, Contains(HasSubstr(wanted)));
 }
 

@@ -73,7 +73,8 @@ SEEN = r"""
       const size = parseFloat(getComputedStyle(t).fontSize) * scale;
       if (size < 8.5) add(`${name}: '${words(t)}' is ${size.toFixed(1)} px high`);
       const paint = colour(getComputedStyle(t.querySelector('tspan') || t).fill);  // "none": an empty label's frame
-      const ratio = paint ? contrast(paint, under(b)) : Infinity;
+      const ratio = paint ? contrast(paint, painted(t, b, false)) : Infinity;
+      if (painted(t, b, true)) add(`${name}: '${words(t)}' is painted over`);
       if (ratio < 3) add(`${name}: '${words(t)}' has a contrast of ${ratio.toFixed(1)}`);
     }
     for (let i = 0; i < boxes.length; ++i)
@@ -84,12 +85,14 @@ SEEN = r"""
         const low = Math.min(a.height, c.height);
         if (across > 2 && down > 0.35 * low) add(`${name}: '${words(boxes[i].t)}' lies over '${words(boxes[j].t)}'`);
       }
-    // The colour of the last shape that was painted below the middle of a text: a cell, a bar, else the paper.
-    function under(b) {
+    // The colour of the last shape that was painted at the middle of a text: before it, a cell, a bar, else the paper;
+    // or after it, which hides it.
+    function painted(t, b, after) {
       const x = (b.left + b.right) / 2, y = (b.top + b.bottom) / 2;
-      let last = ground;
+      let last = after ? null : ground;
       for (const shape of svg.querySelectorAll('rect, path, polygon')) {
-        if (shape === paper) continue;
+        const follows = Boolean(t.compareDocumentPosition(shape) & Node.DOCUMENT_POSITION_FOLLOWING);
+        if (shape === paper || follows !== after) continue;
         const s = shape.getBoundingClientRect();
         const f = colour(getComputedStyle(shape).fill);
         const seen = f && f.a > 0.5 && getComputedStyle(shape).fillOpacity > 0.5;

@@ -56,7 +56,7 @@ std::size_t lines_of_block(const std::string& data, std::size_t block) {
 TEST(EffectsFigure, HasEveryIntervalOfEveryArm) {
   const TemporaryDirectory directory;
   const Plot plot = effects_plot(sample::three_arms());
-  EXPECT_EQ(lines_of_block(plot.data, 0), 2U);  // all arms on one scale
+  EXPECT_EQ(lines_of_block(plot.data, 0), 4U);  // all arms on one scale: the verdict's, and that of these launches
   EXPECT_EQ(lines_of_block(plot.data, 1), 5U);
   EXPECT_EQ(lines_of_block(plot.data, 2), 5U);
   const std::string svg = drawn(plot, directory.path());

@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
     for (const auto& [name, findings] :
          {std::pair{"three_arms", ops}, std::pair{"kernels", kernels},
           std::pair{"handicap", tare::reports::sample::handicap()}, std::pair{"hostile", hostile},
+          std::pair{"matrix", sample::matrix()}, std::pair{"one_at_a_time", sample::one_at_a_time()},
           std::pair{"invalid", tare::reports::sample::invalid()}, std::pair{"empty", tare::reports::Findings{}}}) {
       const auto written = tare::reports::write_report(findings, directory / name, options);
       fmt::print("{}\n", written.files.front().string());

@@ -244,6 +244,84 @@ Findings handicap() {
   return findings;
 }
 
+namespace {
+
+// Arms of the given levels of weights, kv and threads, the first the baseline, and their effects.
+Findings of_levels(const std::vector<std::vector<std::size_t>>& combinations) {
+  const std::vector<Factor> factors = {
+      {"weights", {"q8", "q4", "q3"}, 0}, {"kv", {"bf16", "int8"}, 0}, {"threads", {"1t", "2t"}, 0}};
+  const std::vector<std::vector<double>> main = {{0, 0.18, 0.24}, {0, 0.0003}, {0, 0.41}};
+  std::vector<Arm> arms;
+  std::vector<double> effects;
+  for (const std::vector<std::size_t>& levels : combinations) {
+    std::string name;
+    double effect = 0;
+    for (std::size_t f = 0; f < factors.size(); ++f) {
+      name += (f == 0 ? "" : "_") + factors[f].levels[levels[f]];
+      effect += main[f][levels[f]];
+    }
+    if (levels[0] == 2 && levels[2] == 1) effect -= 0.06;  // q3 gains less from a second thread
+    arms.push_back(arm_of(name, "{}", 61.2e6));
+    arms.back().levels = levels;
+    effects.push_back(effect);
+  }
+  Findings findings = bare(arms);
+  findings.title = "Weights, caches and threads";
+  findings.matrix.factors = factors;
+  for (std::size_t arm = 1; arm < arms.size(); ++arm) {
+    const bool shown = std::abs(effects[arm]) > 0.002;
+    findings.effects.push_back(
+        effect_of(arm, effects[arm], 0.004, shown ? 1e-8 : 0.8, shown ? 9e-8 : 0.9, shown ? "better" : "equivalent"));
+    findings.effects.back().difference_shown = shown;
+  }
+  findings.methods.equivalence_margin_log = -std::log(0.99);
+  findings.methods.family_size = arms.size() - 1;
+  findings.methods.unit_of_replication = "launch";
+  findings.schedule = {"run", 2, {"ABCDEEDCBA", "EDCBAABCDE"}, "A = the baseline", 7, true, 22};
+  add_values(findings, effects);
+  add_prompts(findings, effects);
+  return findings;
+}
+
+}  // namespace
+
+Findings matrix() {
+  std::vector<std::vector<std::size_t>> combinations;
+  for (std::size_t weights = 0; weights < 3; ++weights)
+    for (std::size_t kv = 0; kv < 2; ++kv)
+      for (std::size_t threads = 0; threads < 2; ++threads)
+        if (weights < 2 || kv == 0) combinations.push_back({weights, kv, threads});
+  Findings findings = of_levels(combinations);
+  findings.matrix.design = "full";
+  findings.matrix.excluded = {"weights q3, kv int8"};
+  const auto interval = [](double estimate, double half) {
+    return interval_of(Estimand::kAnyLaunch, "contrast", estimate, half, 40);
+  };
+  findings.matrix.effects = {{0, 1, 4, interval(0.18, 0.003), 1e-9, 4e-9, true},
+                             {0, 2, 2, interval(0.21, 0.004), 1e-9, 4e-9, true},
+                             {1, 1, 4, interval(0.0003, 0.002), 0.7, 0.7, false},
+                             {2, 1, 5, interval(0.398, 0.002), 1e-9, 4e-9, true}};
+  findings.matrix.interactions = {{0, 1, 1, 1, 2, interval(0.0004, 0.004), 0.8, 0.9, false},
+                                  {0, 1, 2, 1, 2, interval(0.001, 0.004), 0.6, 0.9, false},
+                                  {0, 2, 2, 1, 1, interval(-0.06, 0.006), 1e-7, 4e-7, true},
+                                  {1, 1, 2, 1, 2, interval(-0.0002, 0.004), 0.9, 0.9, false}};
+  return findings;
+}
+
+Findings one_at_a_time() {
+  Findings findings = of_levels({{0, 0, 0}, {1, 0, 0}, {2, 0, 0}, {0, 1, 0}, {0, 0, 1}});
+  findings.matrix.design = "one_at_a_time";
+  for (std::size_t arm = 1; arm < findings.arms.size(); ++arm) {
+    const std::vector<std::size_t>& levels = findings.arms[arm].levels;
+    const auto factor = static_cast<std::size_t>(
+        std::find_if(levels.begin(), levels.end(), [](std::size_t l) { return l > 0; }) - levels.begin());
+    const Effect& effect = findings.effects[arm - 1];
+    findings.matrix.effects.push_back(
+        {factor, levels[factor], 1, effect.intervals[0], effect.p, effect.p_adjusted, effect.difference_shown});
+  }
+  return findings;
+}
+
 const std::string& hostile_name() {
   static const std::string name =
       "<script>alert(\"x\")</script> | 'a' `ls` \\n $HOME {b} %g @c _d_ *e* ~f &amp; \x01\x7f\xff \xe2\x80\xae"

@@ -12,6 +12,11 @@ namespace tare::reports::sample {
 // Two arms, the second with a known handicap of 1 %; ten blocks at granularity "prompt"; no drift fit.
 [[nodiscard]] Findings handicap();
 
+// A full matrix of three weight formats, two caches and two thread counts; q3 with int8 is left out: 10 arms, with an
+// interaction. And the same factors one at a time: 5 arms.
+[[nodiscard]] Findings matrix();
+[[nodiscard]] Findings one_at_a_time();
+
 // three_arms with every name and text replaced by something that a format could trip over.
 [[nodiscard]] Findings hostile();
 
