@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "reports/escape.h"
@@ -131,19 +133,42 @@ std::vector<Pair> pairs_of(const Matrix& matrix) {
   return pairs;
 }
 
-// Geometric mean of the measure over the arms with both levels.
-double cell_mean(const Findings& findings, const Pair& pair, std::size_t level, std::size_t other_level) {
-  double sum = 0;
-  std::size_t count = 0;
+// The arms by the levels of the other factors: only arms that differ in nothing else are set side by side.
+std::map<std::vector<std::size_t>, std::vector<std::size_t>> arms_by_others(const Findings& findings,
+                                                                            const Pair& pair) {
+  std::map<std::vector<std::size_t>, std::vector<std::size_t>> groups;
   for (std::size_t arm = 0; arm < findings.arms.size(); ++arm) {
-    const std::vector<std::size_t>& levels = findings.arms[arm].levels;
     const MeasureValue* value = find_value(findings, arm, findings.effect_measure);
-    if (levels[pair.factor] != level || levels[pair.other] != other_level || value == nullptr || !(value->value > 0))
-      continue;
-    sum += std::log(value->value);
-    ++count;
+    if (value == nullptr || !(value->value > 0)) continue;
+    std::vector<std::size_t> others = findings.arms[arm].levels;
+    others[pair.factor] = others[pair.other] = 0;
+    groups[others].push_back(arm);
   }
-  return count == 0 ? kMissing : std::exp(sum / static_cast<double>(count));
+  return groups;
+}
+
+using Cell = std::pair<std::size_t, std::size_t>;  // level, other level
+
+// Geometric mean of the measure for every pair of levels, over those combinations of the other factors that have all
+// pairs that there are: a mean over other combinations for each pair would compare those instead.
+std::map<Cell, double> cell_means(const Findings& findings, const Pair& pair) {
+  const auto groups = arms_by_others(findings, pair);
+  const auto cell_of = [&](std::size_t arm) {
+    return Cell{findings.arms[arm].levels[pair.factor], findings.arms[arm].levels[pair.other]};
+  };
+  std::set<Cell> cells;
+  for (const auto& [others, arms] : groups)
+    for (const std::size_t arm : arms) cells.insert(cell_of(arm));
+  std::map<Cell, double> sums;
+  double complete = 0;
+  for (const auto& [others, arms] : groups) {
+    if (arms.size() != cells.size()) continue;
+    ++complete;
+    for (const std::size_t arm : arms)
+      sums[cell_of(arm)] += std::log(find_value(findings, arm, findings.effect_measure)->value);
+  }
+  for (auto& [cell, sum] : sums) sum = std::exp(sum / complete);
+  return sums;
 }
 
 void draw_pair(PlotScript& script, Plot& plot, const Findings& findings, const Pair& pair, double left, double top,
@@ -154,10 +179,12 @@ void draw_pair(PlotScript& script, Plot& plot, const Findings& findings, const P
   double high = 0;
   plot.data += fmt::format("# {} by {}\n# x, then a column a level of {}\n", visible_text(lines.name),
                            visible_text(across.name), visible_text(lines.name));
+  const std::map<Cell, double> means = cell_means(findings, pair);
   for (std::size_t x = 0; x < across.levels.size(); ++x) {
     plot.data += fmt::format("{}", x);
     for (std::size_t level = 0; level < lines.levels.size(); ++level) {
-      const double mean = cell_mean(findings, pair, level, x);
+      const auto found = means.find({level, x});
+      const double mean = found == means.end() ? kMissing : found->second;
       plot.data += " " + gnuplot_number(mean);
       if (!std::isfinite(mean)) continue;
       low = std::min(low, mean);
@@ -185,7 +212,7 @@ void draw_pair(PlotScript& script, Plot& plot, const Findings& findings, const P
     plots += fmt::format("{}'{}.dat' index {} using 1:{} with linespoints lw 1.6 pt {} ps 0.8 lc rgb '{}' title {}",
                          level == 0 ? "" : ", \\\n  ", plot.name, data_index, level + 2, point_type(level),
                          series_colour(level).light, gnuplot_string(visible_text(lines.levels[level])));
-    const double y = top + kPanelTop + kPanelHeight + 36 + kKeyLine * static_cast<double>(level);
+    const double y = top + kPanelTop + kPanelHeight + 42 + kKeyLine * static_cast<double>(level);
     script.line(fmt::format("set label '' at screen {:.5f},{:.5f} point pt {} ps 0.8 lc rgb '{}'",
                             (left + kPanelLeft + 6) / kWidth, 1.0 - y / script.height(), point_type(level),
                             series_colour(level).light));
@@ -251,7 +278,8 @@ Plot interactions_plot(const Findings& findings) {
   const std::size_t rows = (pairs.size() + kPanelsInARow - 1) / kPanelsInARow;
   const Measure& measure = findings.measures[findings.effect_measure];
   plot.caption = fmt::format(
-      "{}, {}: geometric mean over the arms with both levels. Lines that are not parallel: the factors interact.{}",
+      "{}, {}: geometric mean over the combinations of the other factors that have every pair drawn. Lines that are "
+      "not parallel: the factors interact.{}",
       visible_text(measure.name), visible_text(measure.unit),
       left_out == 0 ? "" : fmt::format(" {} more pairs are in the table.", left_out));
   PlotScript script(plot.name, kWidth, panel * static_cast<double>(rows));
