@@ -501,6 +501,14 @@ struct ArmRounds {
 
 // ---- the whole ------------------------------------------------------------------------------------------------------
 
+// Whether arms are hidden. Reports of blind findings hold nothing that tells one from another but what is judged.
+struct Blinding {
+  bool blind = false;
+  std::string unblinded_utc;    // when the analysis was frozen; empty: it was never blind
+  std::string findings_digest;  // of the findings then
+  bool changed = false;         // these findings are others
+};
+
 struct Findings {
   std::string title;        // "q8 against q4 and itself"
   std::string description;  // the experiment's own words
@@ -510,7 +518,8 @@ struct Findings {
   std::string created_utc;      // when the analysis was made: "2026-11-29T15:04:05Z"
   std::string command;          // what repeats it: "tare run experiments/quickstart.json --out DIR"
   std::string harness_version;  // "tare 0.1.0 (455353a)"
-  bool complete = true;         // false: slots of the schedule are still to be measured
+  Blinding blinding;
+  bool complete = true;  // false: slots of the schedule are still to be measured
 
   std::vector<Warning> warnings;  // of the whole; those of effects are in the effects
   Validity validity;

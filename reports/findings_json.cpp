@@ -453,6 +453,10 @@ Json findings_json(const Findings& findings) {
   json["command"] = findings.command;
   json["harness_version"] = findings.harness_version;
   json["complete"] = findings.complete;
+  json["blinding"] = {{"blind", findings.blinding.blind},
+                      {"unblinded_utc", findings.blinding.unblinded_utc},
+                      {"findings_digest", findings.blinding.findings_digest},
+                      {"changed", findings.blinding.changed}};
   json["warnings"] = of(findings.warnings);
   json["validity"] = of(findings.validity);
   json["arms"] = named(findings.arms, findings);

@@ -227,6 +227,9 @@ Section conditions_section(const Findings& findings) {
       {"Experiment", findings.experiment},
       {"Experiment digest", findings.experiment_digest},
       {"Command", findings.command}};
+  if (!findings.blinding.unblinded_utc.empty())
+    facts.emplace_back("Unblinded", fmt::format("{}, findings digest {}", findings.blinding.unblinded_utc,
+                                                findings.blinding.findings_digest));
   for (const Fact& fact : conditions.facts) facts.emplace_back(capitalised(visible_text(fact.name)), fact.value);
   Section section{"conditions",
                   "Conditions",

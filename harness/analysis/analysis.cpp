@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "harness/analysis/blinding.h"
 #include "harness/analysis/comparability.h"
 #include "harness/analysis/conditions.h"
 #include "harness/analysis/descriptions.h"
@@ -82,8 +83,9 @@ std::string harness_version() {
                      build.dirty ? "+changes" : "");
 }
 
-reports::Findings analyse(const Ledger& ledger) {
-  const Gathered gathered = gather(ledger);
+namespace {
+
+reports::Findings findings_of(const Gathered& gathered, const Ledger& ledger) {
   reports::Findings findings;
   findings.title = title_of(gathered.experiment);
   findings.description = gathered.experiment.description;
@@ -115,6 +117,25 @@ reports::Findings analyse(const Ledger& ledger) {
   } else {
     add_invalid_effects(gathered, findings);
   }
+  return findings;
+}
+
+}  // namespace
+
+reports::Findings analyse_openly(const Ledger& ledger) {
+  return findings_of(gather(ledger), ledger);
+}
+
+reports::Findings analyse(const Ledger& ledger) {
+  if (is_blind(ledger)) {
+    const Gathered open = gather(ledger);
+    const Gathered blind = blinded(open);
+    reports::Findings findings = findings_of(blind, ledger);
+    hide_what_tells(open, blind, findings);
+    return findings;
+  }
+  reports::Findings findings = analyse_openly(ledger);
+  if (const auto unblinding = ledger.unblinding()) describe_unblinding(*unblinding, findings);
   return findings;
 }
 

@@ -21,8 +21,11 @@ namespace tare::harness {
 constexpr const char* kVerdictFile = "verdict.json";
 constexpr std::int64_t kVerdictVersion = 1;  // of verdict.json
 
-// What the ledger says now; it may be incomplete (Findings::complete). Throws Error (input) when the ledger is damaged.
+// What the ledger says now; it may be incomplete (Findings::complete). Arms of a blind experiment are hidden until it
+// is unblinded (blinding.h). Throws Error (input) when the ledger is damaged.
 [[nodiscard]] reports::Findings analyse(const Ledger& ledger);
+// The same with every name, also of a blind experiment: for its unblinding, not for people.
+[[nodiscard]] reports::Findings analyse_openly(const Ledger& ledger);
 
 // This program: "tare 0.1.0 (455353a)".
 [[nodiscard]] std::string harness_version();

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "harness/analysis/analysis.h"
+#include "harness/analysis/blinding.h"
 #include "harness/cli/commands.h"
 #include "harness/gate/gate.h"
 #include "harness/gate/policy.h"
@@ -61,6 +62,7 @@ int gate(const Arguments& arguments) {
   std::filesystem::remove(directory / kVerdictFile, ignored);
   const GatePolicy policy = read_policy(arguments.policy);
   const Ledger ledger = Ledger::open_for_reading(directory / kLedgerFile);
+  refuse_blind(ledger);
   std::optional<Ledger> baseline;
   std::optional<StoredBaseline> stored;
   if (!arguments.baseline.empty()) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "harness/analysis/blinding.h"
 #include "harness/analysis/reconciliation.h"
 #include "harness/cli/commands.h"
 #include "harness/ledger/ledger.h"
@@ -84,6 +85,7 @@ void print(const ReconciledDifference& difference, const std::string& baseline) 
 
 int run(const Arguments& arguments) {
   const Ledger ledger = Ledger::open_for_reading(std::filesystem::path(arguments.directory) / kLedgerFile);
+  refuse_blind(ledger);
   const Reconciliation reconciliation = reconcile(ledger);
   if (arguments.json) {
     fmt::print("{}\n", to_json(reconciliation).dump(2));

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
 
+#include "harness/analysis/blinding.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/finish_report.h"
+#include "harness/environment/environment.h"
 #include "harness/fidelity/fidelity_files.h"
 #include "harness/fidelity/fidelity_report.h"
 
@@ -23,6 +26,11 @@ int rewrite_fidelity(const std::filesystem::path& directory, bool json) {
   return 0;
 }
 
+// To standard error: with --json the other is for verdict.json.
+void print_unblinding(const UnblindingRecord& unblinding) {
+  fmt::print(stderr, "unblinded {}; findings digest {}\n", utc_text(unblinding.utc_ns), unblinding.findings_digest);
+}
+
 }  // namespace
 
 void add_report_command(CLI::App& app, Chosen& chosen) {
@@ -30,6 +38,7 @@ void add_report_command(CLI::App& app, Chosen& chosen) {
     std::string directory;
     std::string ceiling;
     bool json = false;
+    bool unblind = false;
   };
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
@@ -39,9 +48,12 @@ void add_report_command(CLI::App& app, Chosen& chosen) {
   command->add_option("--ceiling", arguments->ceiling,
                       "what tare ceiling --json printed on that machine: rates are held against its read rate");
   command->add_flag("--json", arguments->json, "print verdict.json");
+  command->add_flag("--unblind", arguments->unblind,
+                    "freeze the analysis of a blind experiment, and name its arms from then on");
   command->footer("Example: tare report runs/quickstart");
   command->callback([arguments, &chosen] {
     chosen.action = [arguments] {
+      if (arguments->unblind) print_unblinding(unblind(arguments->directory));
       if (holds_fidelity_alone(arguments->directory)) return rewrite_fidelity(arguments->directory, arguments->json);
       return finish_report(arguments->directory, arguments->json, arguments->ceiling);
     };

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "harness/driver/dry_run.h"
 #include "harness/driver/run_experiment.h"
 #include "harness/experiment/experiment.h"
+#include "harness/ledger/ledger.h"
 
 namespace tare::harness {
 namespace {
@@ -23,6 +25,7 @@ struct Arguments {
   std::string out;
   bool dry_run = false;
   bool json = false;
+  bool blind = false;
 };
 
 void print_dry_run(const DryRun& plan, bool json) {
@@ -41,14 +44,26 @@ void print_dry_run(const DryRun& plan, bool json) {
              human_seconds(plan.estimate.seconds), human_bytes(plan.estimate.ledger_bytes), plan.prompts_tried);
 }
 
+// Whoever began openly has seen the arms: nothing can be hidden any more.
+void refuse_open_ledger(const std::filesystem::path& directory) {
+  const std::filesystem::path file = directory / kLedgerFile;
+  if (!std::filesystem::exists(file)) return;
+  if (!Ledger::open_for_reading(file).identity().experiment.value("blind", false))
+    throw input_error(file.string(), "was begun with open names, and cannot be blind now", "give another --out");
+}
+
 int run(const Arguments& arguments) {
-  const Experiment experiment = read_experiment(arguments.experiment);
+  Experiment experiment = read_experiment(arguments.experiment);
+  experiment.blind = experiment.blind || arguments.blind;
   if (arguments.dry_run) {
-    print_dry_run(dry_run(experiment, own_program()), arguments.json);
+    DryRun plan = dry_run(experiment, own_program());
+    if (experiment.blind) plan.arms.clear();  // how fast each of them is
+    print_dry_run(plan, arguments.json);
     return 0;
   }
   if (arguments.out.empty())
     throw input_error("--out", "is missing", "where the ledger and the report go, for example --out runs/first");
+  if (experiment.blind) refuse_open_ledger(arguments.out);
   ProgressPrinter printer;
   RunSettings settings;
   settings.directory = arguments.out;
@@ -68,6 +83,7 @@ void add_run_command(CLI::App& app, Chosen& chosen) {
   command->add_option("experiment", arguments->experiment, "experiment file (JSON with comments)")->required();
   command->add_option("--out", arguments->out, "run directory; the same directory goes on where it was");
   command->add_flag("--dry-run", arguments->dry_run, "say what would be run, how long it takes and what it stores");
+  command->add_flag("--blind", arguments->blind, "hide in reports which arm is which, until tare report --unblind");
   command->add_flag("--json", arguments->json, "print verdict.json (or the plan) instead of text");
   command->footer("Example: tare run experiments/quickstart.json --out runs/quickstart");
   command->callback([arguments, &chosen] { chosen.action = [arguments] { return run(*arguments); }; });

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "harness/analysis/blinding.h"
 #include "harness/analysis/comparability.h"
 #include "harness/analysis/measured_values.h"
 #include "harness/analysis/sittings.h"
@@ -35,7 +36,9 @@ struct Side {
 Side read_side(const std::filesystem::path& directory, double level) {
   Side side;
   side.path = directory.string();
-  side.gathered = gather(Ledger::open_for_reading(directory / kLedgerFile));
+  const Ledger ledger = Ledger::open_for_reading(directory / kLedgerFile);
+  refuse_blind(ledger);
+  side.gathered = gather(ledger);
   std::vector<reports::Warning> warnings;
   const reports::Validity validity = judge(side.gathered, warnings);
   if (!validity.valid) refuse("cannot be compared: " + validity.why_invalid, side.path);

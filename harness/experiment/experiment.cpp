@@ -139,13 +139,14 @@ Json to_json(const Experiment& experiment) {
   if (experiment.profile.prompts > 0) json["profile"] = {{"prompts", experiment.profile.prompts}};
   if (experiment.environment.sampler_hz != kDefaultSamplerHz)
     json["environment"] = {{"sampler_hz", experiment.environment.sampler_hz}};
+  if (experiment.blind) json["blind"] = true;
   json["limits"] = {{"worker_start_s", experiment.limits.worker_start_s}, {"prompt_s", experiment.limits.prompt_s}};
   return json;
 }
 
 std::string experiment_digest(const Experiment& experiment) {
   nlohmann::json sorted = nlohmann::json::parse(to_json(experiment).dump());
-  for (const char* key : {"name", "description", "limits"}) sorted.erase(key);
+  for (const char* key : {"name", "description", "blind", "limits"}) sorted.erase(key);
   return digest(sorted.dump());
 }
 

@@ -117,6 +117,7 @@ struct Experiment {
   std::filesystem::path file;  // where it was read from; relative paths in it start at this file's folder
   std::string name;
   std::string description;
+  bool blind = false;  // reports hide which arm is which until they are unblinded (harness/analysis/blinding.h)
   std::string model;
   PromptSelection prompts;  // empty for given texts
   TextSource texts;

@@ -346,6 +346,7 @@ Experiment read_fields(JsonReader reader) {
   Experiment experiment;
   experiment.name = nonempty_text(reader, "name");
   if (reader.has("description")) experiment.description = reader.text("description");
+  if (reader.has("blind")) experiment.blind = reader.boolean("blind");
   experiment.model = nonempty_text(reader, "model");
   if (reader.has("texts")) experiment.texts = read_texts(reader.object("texts"));
   if (experiment.texts.mode == TextMode::kGiven) {

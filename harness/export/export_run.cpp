@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "harness/analysis/analysis.h"
+#include "harness/analysis/blinding.h"
 #include "harness/export/anonymiser.h"
 #include "harness/export/tables.h"
 #include "harness/ledger/ledger.h"
@@ -74,6 +75,7 @@ std::string readme(const reports::Findings& findings, const std::vector<CsvFile>
 
 Exported export_run(const fs::path& run, const fs::path& out, const ExportSettings& settings) {
   const fs::path from = run / kLedgerFile;
+  refuse_blind(Ledger::open_for_reading(from));
   std::vector<LedgerTable> tables = read_ledger_tables(from);
   make_empty(out, run);
   std::optional<Anonymiser> anonymiser;

@@ -340,6 +340,14 @@ void Ledger::store_stop(const StopRecord& stop) {
       .run();
 }
 
+void Ledger::store_unblinding(const UnblindingRecord& unblinding) {
+  if (this->unblinding()) throw internal_error("the experiment is unblinded already");
+  Statement(state_->connection, "INSERT INTO unblindings (utc_ns, findings_digest) VALUES (?, ?)")
+      .bind(unblinding.utc_ns)
+      .bind(unblinding.findings_digest)
+      .run();
+}
+
 std::int64_t Ledger::begin_launch(const LaunchRecord& launch) {
   Connection& connection = state_->connection;
   Statement(connection,

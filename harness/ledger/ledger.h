@@ -18,7 +18,7 @@
 namespace tare::harness {
 
 constexpr const char* kLedgerFile = "ledger.sqlite";
-constexpr std::int64_t kLedgerVersion = 6;                 // PRAGMA user_version of what is written
+constexpr std::int64_t kLedgerVersion = 7;                 // PRAGMA user_version of what is written
 constexpr std::int64_t kOldestLedgerVersion = 1;           // that can be read, and gone on with
 constexpr std::int64_t kLedgerApplicationId = 0x74617265;  // PRAGMA application_id: "tare"
 
@@ -95,6 +95,9 @@ class Ledger {
   // That the experiment has ended, and why; once.
   void store_stop(const StopRecord& stop);
 
+  // That a blind experiment's analysis is frozen; once.
+  void store_unblinding(const UnblindingRecord& unblinding);
+
   // Profiles of twin launches that walked together: all of them or none.
   void store_profiles(const std::vector<ProfileRecord>& profiles);
 
@@ -115,9 +118,10 @@ class Ledger {
   [[nodiscard]] std::vector<RunRecord> runs() const;
   [[nodiscard]] std::vector<PromptResult> prompt_results(std::int64_t run_id) const;  // by position, rounds included
   [[nodiscard]] std::vector<StoredSample> samples() const;
-  [[nodiscard]] std::vector<GpuRecord> gpus() const;          // by sitting
-  [[nodiscard]] std::optional<StopRecord> stop() const;       // absent: not ended, or a ledger before version 6
-  [[nodiscard]] std::vector<ProfileRecord> profiles() const;  // by launch, position
+  [[nodiscard]] std::vector<GpuRecord> gpus() const;                 // by sitting
+  [[nodiscard]] std::optional<StopRecord> stop() const;              // absent: not ended, or a ledger before version 6
+  [[nodiscard]] std::optional<UnblindingRecord> unblinding() const;  // absent: not unblinded
+  [[nodiscard]] std::vector<ProfileRecord> profiles() const;         // by launch, position
 
  private:
   struct State;

@@ -125,6 +125,13 @@ std::optional<StopRecord> Ledger::stop() const {
   return StopRecord{row.integer(0), row.text(1), row.text(2), row.integer(3), row.optional_number(4), row.number(5)};
 }
 
+std::optional<UnblindingRecord> Ledger::unblinding() const {
+  if (state_->version < 7) return std::nullopt;
+  Statement row(state_->connection, "SELECT utc_ns, findings_digest FROM unblindings ORDER BY id");
+  if (!row.step()) return std::nullopt;
+  return UnblindingRecord{row.integer(0), row.text(1)};
+}
+
 std::vector<TextRecord> Ledger::texts() const {
   Statement row(state_->connection,
                 "SELECT prompt_id, category, prompt_tokens, tokens, round_tokens, outcome, distinct_4gram_share, "

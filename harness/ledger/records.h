@@ -181,6 +181,12 @@ struct StopRecord {
   double seconds = 0;                        // that the complete blocks took
 };
 
+// When a blind experiment was unblinded, and what its findings were then.
+struct UnblindingRecord {
+  std::int64_t utc_ns = 0;
+  std::string findings_digest;  // harness/analysis/blinding.h
+};
+
 [[nodiscard]] std::string to_text(RunState state);  // "running", "finished", ...
 
 }  // namespace tare::harness

@@ -242,11 +242,20 @@ CREATE TABLE stops (
 ) STRICT;
 )sql";
 
+// What version 7 brought.
+constexpr const char* kTablesOfVersion7 = R"sql(
+CREATE TABLE unblindings (
+  id INTEGER PRIMARY KEY,
+  utc_ns INTEGER NOT NULL,
+  findings_digest TEXT NOT NULL
+) STRICT;
+)sql";
+
 }  // namespace
 
 std::string ledger_schema() {
   return std::string(kOtherTables) + kTablesOfVersion2 + kTablesOfVersion3 + kNewColumnsOfVersion4 +
-         kNewColumnsOfVersion5 + kTablesOfVersion6;
+         kNewColumnsOfVersion5 + kTablesOfVersion6 + kTablesOfVersion7;
 }
 
 std::string ledger_migration_to(std::int64_t version) {
@@ -261,6 +270,8 @@ std::string ledger_migration_to(std::int64_t version) {
       return kNewColumnsOfVersion5;
     case 6:
       return kTablesOfVersion6;
+    case 7:
+      return kTablesOfVersion7;
     default:
       throw internal_error(fmt::format("there is no way to ledger version {}", version));
   }
