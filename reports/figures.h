@@ -32,6 +32,8 @@ struct Plot {
 [[nodiscard]] Plot factors_plot(const Findings& findings);
 // The measure by two factors at a time; left out of designs that tell no interactions.
 [[nodiscard]] Plot interactions_plot(const Findings& findings);
+// Divergence over the effect, with the non-dominated front; left out when no arm has a score of fidelity.
+[[nodiscard]] Plot front_plot(const Findings& findings);
 // Runs in order of start: the measure itself, and each run's deviation from its arm's level with the fitted drift.
 [[nodiscard]] Plot runs_plot(const Findings& findings);
 // Each prompt's ratio to the baseline, sorted, one panel an arm, coloured by category.

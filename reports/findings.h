@@ -499,6 +499,17 @@ struct ArmRounds {
   std::vector<RoundPhase> phases;  // empty: not told
 };
 
+// ---- fidelity -------------------------------------------------------------------------------------------------------
+
+// How far an arm is from the FP32 reference, measured apart from its speed (tare fidelity).
+struct ArmFidelity {
+  std::size_t arm = 0;
+  double divergence = kMissing;  // KL64 with the tail, nats, all kinds of text
+  double low = kMissing;         // of its interval over windows
+  double high = kMissing;
+  bool on_front = false;  // no arm is at least as fast and as faithful, and better in one
+};
+
 // ---- the whole ------------------------------------------------------------------------------------------------------
 
 // Whether arms are hidden. Reports of blind findings hold nothing that tells one from another but what is judged.
@@ -537,7 +548,9 @@ struct Findings {
   Texts texts;
   Conditions conditions;
   Times times;
-  std::vector<ArmRounds> rounds;  // of every arm when one of them drafts; else empty
+  std::vector<ArmRounds> rounds;      // of every arm when one of them drafts; else empty
+  std::vector<ArmFidelity> fidelity;  // of arms that were scored; empty: not given
+  std::string fidelity_source;        // "decoding in rounds of 16"
   ScheduleFacts schedule;
   Stop stop;
   Methods methods;

@@ -46,6 +46,7 @@ Json of(const SittingEffect& effect, const Findings& findings);
 Json of(const PooledEffect& pooled, const Findings& findings);
 Json of(const MeasureValue& value, const Findings& findings);
 Json of(const ArmRounds& rounds, const Findings& findings);
+Json of(const ArmFidelity& fidelity, const Findings& findings);
 Json of(const Run& run, const Findings& findings);
 
 template <typename T>
@@ -169,6 +170,14 @@ Json of(const Stop& stop) {
           {"ended_blocks", stop.ended_blocks},
           {"ended_half_width_percent", number(stop.ended_half_width_percent)},
           {"ended_seconds", number(stop.ended_seconds)}};
+}
+
+Json of(const ArmFidelity& fidelity, const Findings& findings) {
+  return {{"arm", findings.arms[fidelity.arm].name},
+          {"divergence_nats", number(fidelity.divergence)},
+          {"low_nats", number(fidelity.low)},
+          {"high_nats", number(fidelity.high)},
+          {"on_front", fidelity.on_front}};
 }
 
 Json of(const Arm& arm, const Findings& findings) {
@@ -479,6 +488,7 @@ Json findings_json(const Findings& findings) {
                    {"differences", of(findings.times.differences)},
                    {"read_gb_per_s", number(findings.times.read_gb_per_s)},
                    {"read_rate_source", findings.times.read_rate_source}};
+  json["fidelity"] = {{"source", findings.fidelity_source}, {"arms", named(findings.fidelity, findings)}};
   json["schedule"] = of(findings.schedule);
   json["stop"] = of(findings.stop);
   json["methods"] = of(findings.methods);

@@ -45,6 +45,7 @@ void check_indices(const Findings& findings) {
     check(run.arm < arms, "a run of an unknown arm");
     check(run.values.size() <= measures, "a run with more values than measures");
   }
+  for (const ArmFidelity& fidelity : findings.fidelity) check(fidelity.arm < arms, "fidelity of an unknown arm");
   for (const RunConditions& run : findings.conditions.runs)
     check(run.run < findings.runs.size(), "conditions of an unknown run");
   for (const Prompt& prompt : findings.prompts)
@@ -144,9 +145,10 @@ std::vector<Drawn> draw_all(const std::vector<Plot>& plots, const fs::path& dire
 }  // namespace
 
 std::vector<Plot> report_plots(const Findings& findings) {
-  return {effects_plot(findings), matrix_plot(findings),  factors_plot(findings),          interactions_plot(findings),
-          runs_plot(findings),    prompts_plot(findings), conditions_plot(findings),       times_plot(findings),
-          round_plot(findings),   rates_plot(findings),   time_differences_plot(findings), acceptance_plot(findings)};
+  return {effects_plot(findings),   matrix_plot(findings), factors_plot(findings), interactions_plot(findings),
+          front_plot(findings),     runs_plot(findings),   prompts_plot(findings), conditions_plot(findings),
+          times_plot(findings),     round_plot(findings),  rates_plot(findings),   time_differences_plot(findings),
+          acceptance_plot(findings)};
 }
 
 void write_figure(const Plot& plot, const fs::path& file, const ReportOptions& options) {

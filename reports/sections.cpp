@@ -288,10 +288,10 @@ Document make_document(const Findings& findings, const std::vector<Figure>& figu
                                                  "from the blocks that are",
                                                  "incomplete"});
 
-  document.sections = {effects_section(findings),    matrix_section(findings),     measures_section(findings),
-                       rounds_section(findings),     times_section(findings),      runs_section(findings),
-                       prompts_section(findings),    instrument_section(findings), arms_section(findings),
-                       conditions_section(findings), methods_section(findings)};
+  document.sections = {effects_section(findings),  matrix_section(findings),     front_section(findings),
+                       measures_section(findings), rounds_section(findings),     times_section(findings),
+                       runs_section(findings),     prompts_section(findings),    instrument_section(findings),
+                       arms_section(findings),     conditions_section(findings), methods_section(findings)};
   std::erase_if(document.sections, [](const Section& section) { return section.blocks.empty(); });
   for (const Figure& figure : figures) place(figure, document.sections);
   document.colophon =

@@ -15,6 +15,8 @@ namespace tare::reports {
 [[nodiscard]] Section effects_section(const Findings& findings);
 // Combinations, factors and interactions; without blocks when the experiment has no factors.
 [[nodiscard]] Section matrix_section(const Findings& findings);
+// Fidelity against speed; without blocks when no arm was scored.
+[[nodiscard]] Section front_section(const Findings& findings);
 [[nodiscard]] Section measures_section(const Findings& findings);
 // Where the time of a round goes; without blocks when nothing was profiled.
 [[nodiscard]] Section times_section(const Findings& findings);

@@ -129,7 +129,43 @@ Table interaction_table(const Findings& findings) {
   return table;
 }
 
+Table front_table(const Findings& findings) {
+  Table table;
+  table.id = "front-table";
+  table.caption = "What a gain costs: effect and divergence of every arm that was scored";
+  table.columns = {{"Arm"},        {"Effect, %", true}, {"from", true},  {"to", true}, {"KL64+tail, nats", true},
+                   {"from", true}, {"to", true},        {"On the front"}};
+  const auto nats = [](double value) {
+    return std::isnan(value) ? std::string(kNotAvailable) : fmt::format("{:.3g}", value);
+  };
+  for (const ArmFidelity& fidelity : findings.fidelity) {
+    Row row;
+    row.cells = {{arm_name(findings, fidelity.arm) + (fidelity.arm == 0 ? " (baseline)" : "")}};
+    const Effect* effect = find_effect(findings, fidelity.arm, findings.effect_measure);
+    const Interval* interval = effect == nullptr ? nullptr : verdict_interval(*effect);
+    if (interval != nullptr) {
+      const PercentTexts texts = percent_texts(*interval);
+      for (const std::string& text : {texts.estimate, texts.low, texts.high}) row.cells.push_back({text});
+    } else {
+      row.cells.insert(row.cells.end(), 3, Cell{"\u2013"});
+    }
+    for (const double value : {fidelity.divergence, fidelity.low, fidelity.high}) row.cells.push_back({nats(value)});
+    row.cells.push_back({fidelity.on_front ? "yes" : "no"});
+    table.rows.push_back(std::move(row));
+  }
+  table.note =
+      "On the front: no other arm is at least as fast and as faithful. Estimates are compared as they are; whether two "
+      "arms differ is what their intervals say.";
+  return table;
+}
+
 }  // namespace
+
+Section front_section(const Findings& findings) {
+  Section section{"front", "Fidelity against speed", {}};
+  if (!findings.fidelity.empty()) section.blocks = {front_table(findings)};
+  return section;
+}
 
 Section matrix_section(const Findings& findings) {
   Section section{"matrix", "Matrix", {}};

@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "harness/analysis/analysis.h"
+#include "harness/fidelity/fidelity_files.h"
 #include "harness/ledger/ledger.h"
 #include "reports/findings.h"
 #include "reports/report.h"
+#include "stats/front.h"
 
 namespace tare::harness {
 namespace {
@@ -38,12 +40,41 @@ void take_read_rate(const std::string& file, reports::Times& times) {
   times.read_rate_source = fmt::format("tare ceiling, {}", ceiling.text("reader"));
 }
 
+// Scores of the same arms, by name.
+void take_fidelity(const std::string& where, reports::Findings& findings) {
+  if (findings.blinding.blind)
+    throw input_error(where, "is of named arms, and the experiment is blind", "tare report --unblind DIR first");
+  const std::filesystem::path file = std::filesystem::is_directory(where)
+                                         ? std::filesystem::path(where) / "fidelity.json"
+                                         : std::filesystem::path(where);
+  const OverallFidelity overall = overall_fidelity(read_fidelity(file));
+  std::vector<double> gain;
+  std::vector<double> loss;
+  for (std::size_t arm = 0; arm < findings.arms.size(); ++arm) {
+    for (const reports::FidelityPoint& point : overall.points) {
+      if (point.arm != findings.arms[arm].name) continue;
+      findings.fidelity.push_back({arm, point.divergence, point.low, point.high, false});
+      const reports::Effect* effect = reports::find_effect(findings, arm, findings.effect_measure);
+      gain.push_back(arm == 0 ? 0 : effect == nullptr ? reports::kMissing : effect->estimate_log);
+      loss.push_back(point.divergence);
+      break;
+    }
+  }
+  if (findings.fidelity.empty())
+    throw input_error(file.string(), "has scores of none of this run's arms", "name the arms alike in both");
+  const std::vector<bool> front = stats::non_dominated(gain, loss);
+  for (std::size_t i = 0; i < front.size(); ++i) findings.fidelity[i].on_front = front[i];
+  findings.fidelity_source = overall.walked;
+}
+
 }  // namespace
 
-int finish_report(const std::filesystem::path& directory, bool json, const std::string& ceiling) {
+int finish_report(const std::filesystem::path& directory, bool json, const std::string& ceiling,
+                  const std::string& fidelity) {
   const Ledger ledger = Ledger::open_for_reading(directory / kLedgerFile);
   reports::Findings findings = analyse(ledger);
   if (!ceiling.empty()) take_read_rate(ceiling, findings.times);
+  if (!fidelity.empty()) take_fidelity(fidelity, findings);
   const reports::WrittenReport written = reports::write_report(findings, directory);
   write_verdict(findings, directory);
   for (const Error& missing : written.missing) {

@@ -37,6 +37,7 @@ void add_report_command(CLI::App& app, Chosen& chosen) {
   struct Arguments {
     std::string directory;
     std::string ceiling;
+    std::string fidelity;
     bool json = false;
     bool unblind = false;
   };
@@ -47,6 +48,8 @@ void add_report_command(CLI::App& app, Chosen& chosen) {
       ->required();
   command->add_option("--ceiling", arguments->ceiling,
                       "what tare ceiling --json printed on that machine: rates are held against its read rate");
+  command->add_option("--fidelity", arguments->fidelity,
+                      "what tare fidelity wrote of the same arms: fidelity is drawn against speed");
   command->add_flag("--json", arguments->json, "print verdict.json");
   command->add_flag("--unblind", arguments->unblind,
                     "freeze the analysis of a blind experiment, and name its arms from then on");
@@ -55,7 +58,7 @@ void add_report_command(CLI::App& app, Chosen& chosen) {
     chosen.action = [arguments] {
       if (arguments->unblind) print_unblinding(unblind(arguments->directory));
       if (holds_fidelity_alone(arguments->directory)) return rewrite_fidelity(arguments->directory, arguments->json);
-      return finish_report(arguments->directory, arguments->json, arguments->ceiling);
+      return finish_report(arguments->directory, arguments->json, arguments->ceiling, arguments->fidelity);
     };
   });
 }

@@ -24,12 +24,12 @@ using testing::IsEmpty;
 
 TEST_F(LedgerTest, ANewerVersionIsRefusedWithBothVersionsAndUntouched) {
   { const Ledger ledger = open(); }
-  execute("PRAGMA user_version = 7");
+  execute("PRAGMA user_version = " + std::to_string(kLedgerVersion + 1));
   const std::string before = read_text_file(file_);
   const Error error = fault_of([&] { (void)open(); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
-  EXPECT_THAT(error.what(),
-              AllOf(HasSubstr("version 7"), HasSubstr("versions 1 to " + std::to_string(kLedgerVersion))));
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("version " + std::to_string(kLedgerVersion + 1)),
+                                  HasSubstr("versions 1 to " + std::to_string(kLedgerVersion))));
   EXPECT_THROW((void)Ledger::open_for_reading(file_), Error);
   EXPECT_EQ(read_text_file(file_), before);
 }

@@ -107,6 +107,20 @@ TEST(ForestOfManyArms, IsOnePanelWithMarginAndTheTableHasTheRest) {
   EXPECT_THAT(effects_plot(none).script, Not(HasSubstr(kNotShown.light)));
 }
 
+TEST(FrontFigure, HasEveryArmThatWasScoredAndTheFrontIsALine) {
+  Findings findings = sample::matrix();
+  const Plot plot = front_plot(findings);
+  const markup::Page page = markup::read(drawn(plot));
+  EXPECT_EQ(page.fault, "");
+  EXPECT_EQ(count_of(plot.description, ", on the front"), 3U);
+  EXPECT_EQ(count_of(plot.description, " nats"), findings.arms.size());
+  EXPECT_THAT(plot.description, HasSubstr("q8_bf16_1t: the baseline, 0.0002 nats"));
+  EXPECT_THAT(html_of(make_document(findings, {})), HasSubstr("id=\"front-table\""));
+  findings.fidelity.clear();
+  EXPECT_FALSE(front_plot(findings).nothing.empty());
+  EXPECT_THAT(html_of(make_document(findings, {})), Not(HasSubstr("id=\"front-table\"")));
+}
+
 TEST(MatrixSection, StandsWhereThereAreFactors) {
   EXPECT_TRUE(matrix_section(sample::three_arms()).blocks.empty());
   const std::string html = html_of(make_document(sample::matrix(), {}));

@@ -305,6 +305,13 @@ Findings matrix() {
                                   {0, 1, 2, 1, 2, interval(0.001, 0.004), 0.6, 0.9, false},
                                   {0, 2, 2, 1, 1, interval(-0.06, 0.006), 1e-7, 4e-7, true},
                                   {1, 1, 2, 1, 2, interval(-0.0002, 0.004), 0.9, 0.9, false}};
+  findings.fidelity_source = "decoding in rounds of 16";
+  for (std::size_t arm = 0; arm < findings.arms.size(); ++arm) {
+    const std::vector<std::size_t>& levels = findings.arms[arm].levels;
+    const double divergence = std::vector<double>{2e-4, 9e-3, 4e-2}[levels[0]] * (levels[1] == 0 ? 1 : 1.2);
+    findings.fidelity.push_back(
+        {arm, divergence, 0.8 * divergence, 1.2 * divergence, levels[1] == 0 && levels[2] == 1});
+  }
   return findings;
 }
 
