@@ -19,6 +19,7 @@
 #include "engine/cuda/device/round_graph.h"
 #include "engine/cuda/drafter/block_drafter.h"
 #include "engine/cuda/drafter/mtp_drafter.h"
+#include "engine/cuda/sequence_rows.h"
 #include "engine/formats/hadamard.h"
 
 namespace tare::engine {
@@ -213,6 +214,54 @@ class CudaBackend final : public Backend {
     verified_.reset();
   }
 
+  std::vector<std::byte> export_rows(std::int64_t first, std::int64_t last) override {
+    check_rows(first, last, frontier_);
+    check_exportable();
+    std::vector<std::byte> rows;
+    ByteWriter bytes(rows);
+    for (const CudaForward::Layer& layer : forward_.layers())
+      if (layer.attention) engine::export_rows(*layer.attention, first, last, bytes);
+    return rows;
+  }
+
+  SequenceCheckpoint export_checkpoint() override {
+    if (frontier_ == 0) throw internal_error("a checkpoint before the first token");
+    check_exportable();
+    SequenceCheckpoint checkpoint;
+    checkpoint.tokens = frontier_;
+    ByteWriter bytes(checkpoint.beside);
+    for (const CudaForward::Layer& layer : forward_.layers())
+      if (layer.gdn) export_state(*layer.gdn, checkpoint.recurrent, bytes);
+    return checkpoint;
+  }
+
+  void import_rows(std::int64_t first, std::int64_t last, std::span<const std::byte> rows) override {
+    check_rows(first, last, capacity_);
+    check_exportable();
+    ByteReader bytes(rows);
+    for (const CudaForward::Layer& layer : forward_.layers())
+      if (layer.attention) engine::import_rows(*layer.attention, first, last, bytes);
+    bytes.expect_end();
+  }
+
+  void import_checkpoint(const SequenceCheckpoint& checkpoint) override {
+    check_rows(0, checkpoint.tokens, capacity_);
+    check_exportable();
+    std::span<const float> recurrent = checkpoint.recurrent;
+    ByteReader bytes(checkpoint.beside);
+    for (const CudaForward::Layer& layer : forward_.layers()) {
+      if (!layer.gdn) continue;
+      const std::size_t size = exported_elements(*layer.gdn);
+      if (recurrent.size() < size) throw internal_error("a checkpoint of fewer layers");
+      import_state(*layer.gdn, recurrent.first(size), bytes);
+      recurrent = recurrent.subspan(size);
+    }
+    if (!recurrent.empty()) throw internal_error("a checkpoint of more layers");
+    bytes.expect_end();
+    frontier_ = checkpoint.tokens;
+    verified_.reset();
+  }
+
   std::vector<float> recurrent_state(std::int64_t layer) const override {
     if (layer < 0 || layer >= config_.layer_count() || !forward_.layers()[static_cast<std::size_t>(layer)].gdn) {
       throw internal_error(fmt::format("layer {} has no recurrent state", layer));
@@ -340,6 +389,12 @@ class CudaBackend final : public Backend {
     forward_.set_taps(drafter_->taps(), drafter_->prefill_hidden());
   }
 
+  // What a prefill left is in caches and states; what a round left waits for the next pass.
+  void check_exportable() const {
+    if (!path_.empty() || drafter_ || forward_.exact())
+      throw internal_error("a sequence of rounds, drafters or FP32 activations is not kept by backend cuda");
+    synchronize();
+  }
   [[nodiscard]] std::size_t vocab() const { return static_cast<std::size_t>(config_.vocab_size); }
   void synchronize() const { check_cuda(cudaStreamSynchronize(stream_.get()), "the GPU's work"); }
   void fetch(float* target, const float* source, std::size_t count) const {

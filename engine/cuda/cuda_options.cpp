@@ -4,8 +4,10 @@
 
 #include "base/error.h"
 #include "engine/backend/sequence_checks.h"
+#include "engine/cuda/attention/attention_layout.h"
 #include "engine/cuda/drafter/block_drafter.h"
 #include "engine/cuda/drafter/mtp_drafter.h"
+#include "engine/cuda/gdn/gdn_layout.h"
 #include "engine/cuda/head/screened_head.h"
 #include "engine/cuda/model_shapes.h"
 
@@ -33,7 +35,26 @@ void refuse_codecs(const EngineOptions& options) {
   refuse_cache(options.kv.key, "kv.key");
   refuse_cache(options.kv.value, "kv.value");
   refuse(options.state.recurrent == StateFormat::kInt8, "state.recurrent", to_text(options.state.recurrent));
-  refuse(options.prefix_cache.bytes > 0, "prefix_cache.bytes", "a prefix cache");
+}
+
+// Rows are exported in tiles, states in the kernels' order, a drafter's context not at all.
+void check_prefix_cache(const EngineOptions& options, const ModelConfig& config) {
+  if (options.prefix_cache.bytes == 0) return;
+  const auto refuse = [](bool found, const std::string& what, const std::string& hint) {
+    if (found) throw input_error("prefix_cache.bytes", what, hint);
+  };
+  refuse(options.speculate.drafter != "none", "backend cuda keeps no drafter's context with a prefix",
+         "set speculate.drafter to none, or use backend cpu");
+  refuse(options.activations.format == ActivationFormat::kFP32,
+         "prefills of activations.format fp32 are rounds, "
+         "whose states cannot be kept",
+         "use activations.format bf16");
+  refuse(options.prefix_cache.page_tokens % kTilePositions != 0,
+         fmt::format("pages on backend cuda are multiples of {} tokens, not {}", kTilePositions,
+                     options.prefix_cache.page_tokens),
+         "set prefix_cache.page_tokens");
+  refuse(config.linear_key_head_dim != kGdnHead || config.linear_value_head_dim != kGdnHead,
+         fmt::format("backend cuda keeps prefixes of models with linear heads of {}", kGdnHead), "use backend cpu");
 }
 
 }  // namespace
@@ -52,6 +73,7 @@ EngineOptions settle_cuda_options(EngineOptions options, const ModelConfig& conf
     throw input_error("handicap.share", "is spun on the host only", "give handicap.ns for place kernel");
   }
   check_heads(options);
+  check_prefix_cache(options, config);
   CudaScreenedHead::check(config, options);
   if (options.prefill.chunk == 0) options.prefill.chunk = kDefaultChunk;
   const bool snapshots = options.rollback == Rollback::kSnapshot;

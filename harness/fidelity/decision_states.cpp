@@ -139,7 +139,7 @@ std::vector<ArmDecisions> compare_arms(const engine::Reference& reference, const
       continued.push_back(decide_continued(*backend, state));
     }
     std::optional<CachedDecisions> cached;
-    if (arm.options.backend == engine::BackendKind::kCpu)
+    if (arm.options.backend == engine::BackendKind::kCpu || arm.options.prefix_cache.bytes > 0)
       cached = decide_cached(*checkpoint, *backend, states, cold, cold_s);
     const std::unique_ptr<engine::Backend> restarted = engine::make_backend(*checkpoint, arm.options);
     Rows again;

@@ -44,7 +44,7 @@ struct ArmDecisions {
   forced::DecisionAgreement cold;         // against the baseline's, both cold
   forced::DecisionAgreement continued;    // against the baseline's, both continued
   forced::DecisionAgreement ways;         // its own continued against its own cold
-  std::optional<CachedDecisions> cached;  // none on backend cuda, which has no prefix cache
+  std::optional<CachedDecisions> cached;  // on backend cuda of arms whose options ask for a cache
   forced::DecisionAgreement restarted;    // another engine's cold against its own cold: `identical` must be all
 };
 
