@@ -1,6 +1,7 @@
 #include "tests/profiles/nsys_fixture.h"
 
 #include <fmt/format.h>
+#include <sqlite3.h>
 
 #include <utility>
 
@@ -14,6 +15,15 @@ constexpr std::int64_t kMachine = std::int64_t{1} << 56;  // what lies above the
 
 std::int64_t global_pid(std::int64_t pid) {
   return kMachine | pid << kThreadBits;
+}
+
+// An empty database as nsys makes it, without the checksums of a file that a Connection makes.
+const std::filesystem::path& made_elsewhere(const std::filesystem::path& file) {
+  sqlite3* handle = nullptr;
+  if (sqlite3_open(file.c_str(), &handle) == SQLITE_OK)
+    (void)sqlite3_exec(handle, "CREATE TABLE made (x); DROP TABLE made", nullptr, nullptr, nullptr);
+  sqlite3_close(handle);
+  return file;
 }
 
 }  // namespace
@@ -31,7 +41,7 @@ std::vector<NsysSchema> known_schemas() {
 }
 
 NsysWriter::NsysWriter(const std::filesystem::path& file, NsysSchema schema)
-    : connection_(file, OpenMode::kCreate, ""), schema_(std::move(schema)) {
+    : connection_(made_elsewhere(file), OpenMode::kCreate, ""), schema_(std::move(schema)) {
   connection_.execute("PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF; BEGIN");
   if (!schema_.version.empty()) {
     insert("META_DATA_EXPORT", {{"name", 0, "EXPORT_SCHEMA_VERSION", true}, {"value", 0, schema_.version, true}});
