@@ -38,8 +38,8 @@ class DeviceBuffer {
   std::size_t bytes_ = 0;
 };
 
-// Copies between host and device, and filling with one byte: when they return, the bytes are there for any stream. They do not
-// wait for work on non-blocking streams, copy_to_host neither. Throw Error (environment).
+// Copies between host and device, and filling with one byte: when they return, the bytes are there for any stream. They
+// do not wait for work on non-blocking streams, copy_to_host neither. Throw Error (environment).
 template <class Element>
 void copy_to_device(const DeviceBuffer& target, std::span<const Element> source);
 void copy_to_device(std::byte* target, std::span<const std::byte> source);
