@@ -145,12 +145,7 @@ Plot fidelity_plot(const FidelityFigure& figure) {
         plot.description += fmt::format("{}, {}: {} nats, {} MB a token. ", point.arm, point.kind,
                                         fmt::format("{:.2g}", point.divergence), plain(point.megabytes));
   }
-  script.line("set border 0");
-  script.line("unset tics");
-  script.line("unset logscale");
-  script.line("set xrange [0:1]");
-  script.line("set yrange [0:1]");
-  script.line("plot NaN notitle");
+  script.plot_annotations();
   plot.script = script.done();
   return plot;
 }

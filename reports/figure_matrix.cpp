@@ -225,11 +225,7 @@ Plot matrix_plot(const Findings& findings) {
     }
   }
   draw_key(script, bottom + 24, largest);
-  script.line("set border 0");
-  script.line("unset tics");
-  script.line("set xrange [0:1]");
-  script.line("set yrange [0:1]");
-  script.line("plot NaN notitle");
+  script.plot_annotations();
   plot.script = script.done();
   return plot;
 }

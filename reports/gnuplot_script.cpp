@@ -119,6 +119,15 @@ void PlotScript::axis(char name, double low, double high, double tics) {
   line(fmt::format("set {}tics {} format '%.{}f'", name, gnuplot_number(step * std::pow(10.0, power)), decimals));
 }
 
+void PlotScript::plot_annotations() {
+  line("set border 0");
+  line("unset tics");
+  line("unset logscale");
+  line("set xrange [0:1]");
+  line("set yrange [0:1]");
+  line("plot NaN notitle");
+}
+
 std::string PlotScript::done() const {
   return text_ + "\nunset multiplot\nunset output\n";
 }

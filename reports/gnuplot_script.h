@@ -49,6 +49,8 @@ class PlotScript {
   void horizontal(double axis_y, Colour colour, double width, bool dashed = false);
   // Range of an axis ('x' or 'y') with some tics at round numbers, all with the same decimals.
   void axis(char name, double low, double high, double tics = 6);
+  // A panel of labels and shapes alone, without axes: what was placed so far is drawn.
+  void plot_annotations();
   [[nodiscard]] std::string done() const;
   [[nodiscard]] double height() const { return height_; }
 

@@ -1,5 +1,6 @@
 // Trees through Gated DeltaNet on the GPU: every node against the definition along its path, and against its path
 // alone.
+#include <algorithm>
 #include <bit>
 
 #include "tests/cuda/gpu/gdn_layer.h"
