@@ -28,6 +28,7 @@
 #include "engine/cuda/product/product_fragments.cuh"
 #include "engine/cuda/product/product_side.cuh"
 #include "engine/cuda/product/product_stream.h"
+#include "engine/cuda/product/ring_hand_over.cuh"
 
 namespace tare::engine {
 
@@ -102,7 +103,7 @@ class Stream {
     if (threadIdx.x == 0) {
       for (int stage = 0; stage < kStages; ++stage) {
         ptx::barrier_init(full(stage), 1);
-        ptx::barrier_init(empty(stage), kStreamWarps);
+        ptx::barrier_init(empty(stage), kStreamWarps * kWarpArrivals);
       }
       ptx::fence_barrier_init();
     }
@@ -266,7 +267,7 @@ class Stream {
 
   // All of the stage is in registers: frees it, and begins with the next.
   __device__ __forceinline__ void hand_over(int index, const RingPlace<kStages>& next, bool next_landed) {
-    ptx::warp_barrier_arrive_after(empty(place_.stage), b_[kUnits - 1].last(), arguments_.zero);
+    hand_over_stage(empty(place_.stage), b_[kUnits - 1].last(), arguments_.zero);
     refill(index);
     place_ = next;
     if (index + 1 < count_) {

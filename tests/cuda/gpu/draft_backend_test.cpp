@@ -13,6 +13,7 @@
 #include "engine/speculate/shortlist.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/random_tree.h"
+#include "tests/cuda/gpu/sanitized.h"
 #include "tests/source_folder.h"
 
 namespace tare::engine::test {
@@ -96,9 +97,11 @@ Comparison against_cpu(ActivationFormat activations, const EngineOptions::Propos
   EXPECT_TRUE(cuda->has_drafter());
   EXPECT_EQ(cuda->options().speculate.draft_tokens, kRows);
   Comparison total;
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  const std::uint64_t prompts = amount("prompts", 3, 1);
+  const std::size_t count = amount<std::size_t>("tokens of a text", 60, 20);
+  for (std::uint64_t seed = 1; seed <= prompts; ++seed) {
     const std::vector<std::int32_t> prompt = random_tokens(20 + 13 * seed, seed);
-    const std::vector<std::int32_t> text = greedy_text(*cpu, prompt, 60);
+    const std::vector<std::int32_t> text = greedy_text(*cpu, prompt, count);
     for (Backend* backend : {cpu.get(), cuda.get()}) {
       backend->reset();
       backend->prefill(prompt);
@@ -191,7 +194,8 @@ void follow_paths(ActivationFormat activations, double tolerance) {
   Philox random(8);
   double worst = 0;
   double control = 0;
-  for (int round = 0; round < 24; ++round) {
+  const int all = amount("rounds", 24, 6);
+  for (int round = 0; round < all; ++round) {
     const TreeKind kind = kTreeKinds[static_cast<std::size_t>(round) % kTreeKinds.size()];
     const TokenTree tree = random_tree(kind, 1 + static_cast<int>(random.below(16)), 4000, random);
     rounds->verify(tree, {.logits = false});
@@ -300,7 +304,8 @@ Written drafted_text(Backend& backend, std::span<const std::int32_t> prompt, std
 // Trees of 16 nodes, and the chain among them, write the text of plain decoding, in fewer rounds.
 TEST_F(DraftBackendHopper, DraftsWriteTheGreedyText) {
   const auto backend = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, ActivationFormat::kBF16));
-  constexpr std::size_t kCount = 160;
+  const std::size_t count = amount<std::size_t>("tokens", 160, 30);
+  const std::uint64_t prompts = amount("prompts", 4, 1);
   constexpr std::int64_t kNodes = 16;
   struct Way {
     const char* name;
@@ -308,19 +313,19 @@ TEST_F(DraftBackendHopper, DraftsWriteTheGreedyText) {
     Written total;
   };
   Way ways[] = {{"plain", 0, {}}, {"chain", 1, {}}, {"tree", kCandidates, {}}};
-  for (const std::uint64_t seed : {0, 1, 2, 3, 4}) {  // the first warms up: graphs, clocks
+  for (std::uint64_t seed = 0; seed <= prompts; ++seed) {  // the first warms up: graphs, clocks
     const std::vector<std::int32_t> prompt = random_tokens(30, seed);
-    const std::vector<std::int32_t> plain = plain_text(*backend, prompt, kCount).text;
+    const std::vector<std::int32_t> plain = plain_text(*backend, prompt, count).text;
     for (Way& way : ways) {
       Written written = way.candidates == 0
-                            ? plain_text(*backend, prompt, kCount)
-                            : drafted_text(*backend, prompt, kCount, {.nodes = kNodes, .candidates = way.candidates});
+                            ? plain_text(*backend, prompt, count)
+                            : drafted_text(*backend, prompt, count, {.nodes = kNodes, .candidates = way.candidates});
       if (seed > 0) {
         way.total.text.insert(way.total.text.end(), written.text.begin() + 1, written.text.end());
         way.total.rounds += written.rounds;
         way.total.us += written.us;
       }
-      written.text.resize(kCount);
+      written.text.resize(count);
       EXPECT_TRUE(written.text == plain) << way.name << ", seed " << seed;
     }
   }
@@ -330,7 +335,9 @@ TEST_F(DraftBackendHopper, DraftsWriteTheGreedyText) {
     std::printf("%s: %.2f tokens a round, %.1f us a round, %.1f us a token\n", way.name, a_round,
                 way.total.us / static_cast<double>(way.total.rounds), way.total.us / tokens);
     if (way.candidates == 0) continue;
-    EXPECT_GT(a_round, 1.5) << way.name;
+    if (!sanitized()) {
+      EXPECT_GT(a_round, 1.5) << way.name;
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include "base/philox.h"
 #include "engine/cuda/product/product.h"
 #include "tests/cuda/gpu/gpu_test.h"
+#include "tests/cuda/gpu/sanitized.h"
 
 namespace tare::engine {
 namespace {
@@ -65,7 +66,8 @@ class GpuProductRepeats : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(GpuProductRepeats, BesideSideRowsWithTwoBlocksAnSm) {
-  const auto [format, width, launches] = GetParam();
+  const auto [format, width, many] = GetParam();
+  const int launches = test::amount("launches", many, 20);
   int multiprocessors = 0;
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
   const OperandLayout layout = format == WeightFormat::kBF16 ? OperandLayout::kBF16Panels : OperandLayout::kFP16Panels;

@@ -15,6 +15,7 @@
 #include "engine/cuda/product/operand.cuh"
 #include "engine/cuda/product/product_result.cuh"
 #include "tests/cuda/gpu/operand_panels.h"
+#include "tests/cuda/gpu/sanitized.h"
 #include "tests/cuda/gpu/weight_fixture.h"
 
 namespace tare::engine {
@@ -232,7 +233,7 @@ TEST_F(GpuProduct, SideRowsAreProductsOfTheSameTokens) {
 
 // Operand, product and reader again and again under programmatic launch on shared buffers, two inputs in turn.
 TEST_F(GpuProduct, KeepsItsBitsInAChainUnderProgrammaticLaunch) {
-  constexpr int kTurns = 100;
+  const int turns = test::amount("turns of the chain", 100, 10);
   constexpr int kTokens = 16;
   struct Case {
     Shape shape;
@@ -269,7 +270,7 @@ TEST_F(GpuProduct, KeepsItsBitsInAChainUnderProgrammaticLaunch) {
     cudaStream_t stream = nullptr;
     check_cuda(cudaStreamCreate(&stream), "stream");
     const CudaLaunch launch{.stream = stream, .programmatic = true};
-    for (int turn = 0; turn < kTurns; ++turn) {
+    for (int turn = 0; turn < turns; ++turn) {
       launch_kernel("operand", operand_kernel, {.blocks = 64, .threads = kGatherThreads}, launch, operand,
                     inputs[turn % 2].as<float>(), kTokens);
       const ProductResult result =

@@ -6,6 +6,7 @@
 #include "engine/cuda/device/ptx.cuh"
 #include "engine/cuda/device/round_graph.h"
 #include "tests/cuda/gpu/gpu_test.h"
+#include "tests/cuda/gpu/sanitized.h"
 
 namespace tare::engine {
 namespace {
@@ -74,7 +75,9 @@ TEST(GrowingParts, HoldEveryKernelAndGrow) {
 // Every kernel once, in order, whatever a round is cut into.
 TEST_F(RoundGraphs, ComputeTheSameCutAndWhole) {
   std::uint32_t expected = 7;
-  for (const int steps : {1, 16, 17, 80, 81, 336, 337, 549})
+  const int most = test::amount("steps of a graph", 549, 81);
+  for (const int steps : {1, 16, 17, 80, 81, 336, 337, 549}) {
+    if (steps > most) break;
     for (const bool programmatic : {false, true})
       for (const RoundCut cut : {RoundCut::kWhole, RoundCut::kGrowing}) {
         const RoundGraph graph = graph_of(steps, cut, programmatic);
@@ -85,6 +88,7 @@ TEST_F(RoundGraphs, ComputeTheSameCutAndWhole) {
           EXPECT_EQ(value(), expected) << steps << " steps, programmatic " << programmatic;
         }
       }
+  }
   EXPECT_NE(after_steps(7, 2), after_steps(after_steps(7, 1), 1)) << "steps out of order would be seen";
 }
 

@@ -10,6 +10,7 @@
 #include "engine/cuda/device/round_control.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/random_tree.h"
+#include "tests/cuda/gpu/sanitized.h"
 #include "tests/engine/cpu_fixture.h"
 
 namespace tare::engine::test {
@@ -107,11 +108,15 @@ TEST_P(CudaTrees, EveryNodeHasTheLogitsOfItsPathAlone) {
   const std::unique_ptr<Backend> backend = open_way(GetParam());
   const auto vocab = static_cast<std::size_t>(backend->config().vocab_size);
   Philox random(31);
+  const std::size_t shortest = amount<std::size_t>("the shortest prompt of 20 and 123", 20, 123);
+  const int fewest = amount("the smallest tree of 2, 5 and 16", 2, kNodes);
   for (const std::size_t prompt : {std::size_t{20}, std::size_t{123}}) {
+    if (prompt < shortest) continue;
     backend->reset();
     backend->prefill(text_of(prompt));
     for (const TreeKind kind : kTreeKinds) {
       for (const int nodes : {2, 5, kNodes}) {
+        if (nodes < fewest) continue;
         const TokenTree tree = random_tree(kind, nodes, vocab, random);
         const VerifyOutput output = backend->verify(tree, {.logits = true, .hidden = false});
         const std::vector<float> logits(output.logits.begin(), output.logits.end());
@@ -151,7 +156,8 @@ TEST_P(CudaTrees, CommittedPathsGoOnAsThePlainSequence) {
     text.insert(text.end(), tokens.begin(), tokens.end());
   };
   const int widest = GetParam().rollback == Rollback::kSnapshot ? kNodes : kMostRoundTokens;
-  for (int round = 0; round < 30; ++round) {
+  const int rounds = amount("rounds", 30, 6);
+  for (int round = 0; round < rounds; ++round) {
     const auto nodes = static_cast<int>(1 + random.below(kNodes));
     const TokenTree tree = random_tree(kTreeKinds[static_cast<std::size_t>(round) % 5], nodes, vocab, random);
     const std::vector<float> logits = logits_of(*trees, tree);
