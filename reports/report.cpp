@@ -18,6 +18,7 @@
 #include "reports/html.h"
 #include "reports/latex.h"
 #include "reports/markdown.h"
+#include "reports/pdf.h"
 #include "reports/sections.h"
 #include "reports/sentences.h"
 #include "reports/svg.h"
@@ -100,7 +101,7 @@ struct Drawn {
   std::optional<Error> missing;
 };
 
-Drawn draw(const Plot& plot, const fs::path& directory, const ReportOptions& options) {
+Drawn draw(const Plot& plot, const fs::path& directory, const ReportOptions& options, const std::string& utc) {
   Drawn result{Figure{plot.name, plot.title, plot.caption, {}, {}, plot.section, plot.before}, {}, {}};
   const fs::path drawing = directory / (plot.name + ".svg");
   for (const char* ending :
@@ -120,7 +121,9 @@ Drawn draw(const Plot& plot, const fs::path& directory, const ReportOptions& opt
     for (const char* kind : {"pdf", "png"}) {
       if (!options.for_print) continue;
       run_gnuplot(options.gnuplot, directory, plot.name + ".gp", kDrawingLimit_s, fmt::format("kind='{}'", kind));
-      result.files.push_back(directory / (plot.name + "." + kind));
+      const fs::path file = directory / (plot.name + "." + kind);
+      if (file.extension() == ".pdf" && !utc.empty()) write_file_atomically(file, dated_pdf(read_text_file(file), utc));
+      result.files.push_back(file);
     }
   } catch (const Error& error) {
     result.figure.svg.clear();
@@ -130,12 +133,22 @@ Drawn draw(const Plot& plot, const fs::path& directory, const ReportOptions& opt
   return result;
 }
 
+// When what the figures show was there: the experiment's end, or the start of its last run while it has none; empty
+// where there is no run.
+std::string measured_utc(const Findings& findings) {
+  if (!findings.stop.ended_utc.empty()) return findings.stop.ended_utc;
+  std::string last;
+  for (const Run& run : findings.runs) last = std::max(last, run.start_utc);
+  return last;
+}
+
 // All figures, in the order of `plots`, drawn side by side: each is a process of its own.
-std::vector<Drawn> draw_all(const std::vector<Plot>& plots, const fs::path& directory, const ReportOptions& options) {
+std::vector<Drawn> draw_all(const std::vector<Plot>& plots, const fs::path& directory, const ReportOptions& options,
+                            const std::string& utc) {
   std::vector<std::optional<Drawn>> results(plots.size());
   ThreadPool pool(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, kMostDrawers)));
   pool.parallel_for(plots.size(), 1, [&](int, std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) results[i] = draw(plots[i], directory, options);
+    for (std::size_t i = begin; i < end; ++i) results[i] = draw(plots[i], directory, options, utc);
   });
   std::vector<Drawn> all;
   for (std::optional<Drawn>& result : results) all.push_back(std::move(*result));
@@ -163,7 +176,7 @@ WrittenReport write_report(const Findings& findings, const fs::path& directory, 
   WrittenReport report;
   std::vector<Figure> figures;
   const std::vector<Plot> plots = report_plots(findings);
-  std::vector<Drawn> all = draw_all(plots, directory / "figures", options);
+  std::vector<Drawn> all = draw_all(plots, directory / "figures", options, measured_utc(findings));
   for (std::size_t i = 0; i < plots.size(); ++i) {
     report.files.insert(report.files.end(), all[i].files.begin(), all[i].files.end());
     if (all[i].missing) report.missing.push_back(*all[i].missing);

@@ -13,7 +13,8 @@ namespace tare::reports {
 
 struct ReportOptions {
   std::string gnuplot = "gnuplot";  // program that draws the figures; a name is looked up in PATH
-  bool for_print = false;           // each figure also as NAME.pdf and NAME.png (two pixels for one)
+  // Each figure also as NAME.pdf, whose date is when the experiment ended, and NAME.png (two pixels for one).
+  bool for_print = false;
 };
 
 struct WrittenReport {
