@@ -106,5 +106,32 @@ TEST_F(FidelityCommand, RefusesWhatTheReferenceIsNotOf) {
   EXPECT_EQ(fidelity({"--texts", source("prompts/windows.jsonl"), "--windows", "2", "--path", "prefill"}).code, 0);
 }
 
+// What was scored is drawn against what was timed, arm by arm of the same name.
+TEST_F(FidelityCommand, IsDrawnAgainstTheSpeedOfARun) {
+  const Finished measured = run({tare(), "run", write(small_experiment()), "--out", "speed"}, folder_);
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  const std::filesystem::path figure = folder_ / "speed" / "figures" / "front.svg";
+  EXPECT_FALSE(std::filesystem::exists(figure)) << "nothing was scored yet";
+  write("arms.json", R"({"q8": {"weights": {"format": "q8"}}, "q4": {"weights": {"format": "q4"}}})");
+  ASSERT_EQ(fidelity({"--arms", "arms.json", "--windows", "2", "--path", "prefill"}).code, 0);
+
+  const Finished drawn = run({tare(), "report", "speed", "--fidelity", "out"}, folder_);
+  ASSERT_EQ(drawn.code, 0) << drawn.err;
+  const Json scored = read_json_file(folder_ / "speed" / "findings.json")["fidelity"];
+  ASSERT_EQ(scored["arms"].size(), 2U);
+  EXPECT_EQ(scored["arms"][0]["arm"], "q8");
+  EXPECT_LT(scored["arms"][0]["divergence_nats"].get<double>(), scored["arms"][1]["divergence_nats"].get<double>());
+  EXPECT_TRUE(std::filesystem::exists(figure));
+  EXPECT_THAT(read_text_file(folder_ / "speed" / "report.html"), HasSubstr("Fidelity against speed"));
+
+  // The file alone does as well as its directory; scores of other arms are refused by name.
+  EXPECT_EQ(run({tare(), "report", "speed", "--fidelity", "out/fidelity.json"}, folder_).code, 0);
+  write("arms.json", R"({"w8": {"weights": {"format": "q8"}}, "w4": {"weights": {"format": "q4"}}})");
+  ASSERT_EQ(fidelity({"--arms", "arms.json", "--windows", "2", "--path", "prefill"}).code, 0);
+  const Finished refused = run({tare(), "report", "speed", "--fidelity", "out"}, folder_);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("none of this run's arms"));
+}
+
 }  // namespace
 }  // namespace tare::e2e
