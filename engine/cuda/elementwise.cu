@@ -10,6 +10,7 @@
 #include "engine/cuda/logit_key.cuh"
 #include "engine/cuda/product/operand.cuh"
 #include "engine/cuda/product/product_result.cuh"
+#include "engine/cuda/quick_silu.cuh"
 
 namespace tare::engine {
 namespace {
@@ -90,35 +91,84 @@ __global__ void __launch_bounds__(kActivationThreads)
   }
 }
 
+// A warp's group of 64 columns of two tokens: where its planes lie. Pairs lie side by side among the warps, so that a
+// group's lines are read by neighbours.
+struct ActivationTask {
+  int group;
+  int pair;
+  int column;  // of this lane, and the one after it
+  int gate_planes;
+  int up_planes;
+  std::int64_t gate_place;
+  std::int64_t up_place;
+
+  __device__ __forceinline__ ActivationTask(const ProductResult& gate_up, int pairs, int size, int task)
+      : group(task / pairs),
+        pair(task % pairs),
+        column(group * kOperandGroup + 2 * static_cast<int>(threadIdx.x % 32)) {
+    const int row = min(size + column, gate_up.rows - 1);  // even, as size is
+    gate_planes = gate_up.plan.planes(min(column, size - 1) / kUnitRows);
+    up_planes = gate_up.plan.planes(row / kUnitRows);
+    gate_place = plane_place(gate_up.width, column, 2 * pair);
+    up_place = plane_place(gate_up.width, row, 2 * pair);
+  }
+};
+
+__device__ __forceinline__ void add(float4& sum, const float4& more) {
+  sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+}
+
+// The planes of gate and of up, in order; both are on their way together.
+__device__ __forceinline__ void add_both_planes(const float* data, std::int64_t stride, const ActivationTask& task,
+                                                float4& gate, float4& up) {
+  const float* gate_source = data + task.gate_place;
+  const float* up_source = data + task.up_place;
+#pragma unroll 1
+  for (int first = 0; first < max(task.gate_planes, task.up_planes); first += kActivationPlaneBatch) {
+    float4 gates[kActivationPlaneBatch] = {};
+    float4 ups[kActivationPlaneBatch] = {};
+#pragma unroll
+    for (int i = 0; i < kActivationPlaneBatch; ++i) {
+      if (first + i < task.gate_planes) gates[i] = *reinterpret_cast<const float4*>(gate_source);
+      if (first + i < task.up_planes) ups[i] = *reinterpret_cast<const float4*>(up_source);
+      gate_source += stride;
+      up_source += stride;
+    }
+#pragma unroll
+    for (int i = 0; i < kActivationPlaneBatch; ++i) {
+      add(gate, gates[i]);
+      add(up, ups[i]);
+    }
+  }
+}
+
 // Planes (rounds): a warp takes one group of 64 columns of two tokens. Registers are few, so that a block fits on an SM
 // beside two blocks of a product.
 __global__ void __maxnreg__(kActivationRegisters)
     activation_planes_kernel(const __grid_constant__ ProductResult gate_up, int tokens, int size,
                              const __grid_constant__ Operand out) {
   ptx::launch_dependents();
-  ptx::wait_for_preceding_grid();
   const int pairs = out.width / 2;
   const int tasks = static_cast<int>(operand_blocks(size)) * pairs;
-  const auto lane = static_cast<int>(threadIdx.x % 32);
-  const int warps = static_cast<int>(gridDim.x) * kActivationWarps;
-  for (int task = static_cast<int>(blockIdx.x) * kActivationWarps + static_cast<int>(threadIdx.x / 32); task < tasks;
-       task += warps) {
-    // Pairs lie side by side among the warps, so that a group's lines are read by neighbours.
-    const int group = task / pairs;
-    const int pair = task % pairs;
-    const int column = group * kOperandGroup + 2 * lane;
+  const int step = static_cast<int>(gridDim.x) * kActivationWarps;
+  int task = static_cast<int>(blockIdx.x) * kActivationWarps + static_cast<int>(threadIdx.x / 32);
+  ActivationTask now(gate_up, pairs, size, task);
+  ptx::have_computed(now.gate_place);
+  ptx::have_computed(now.up_place);
+  ptx::have_computed(now.gate_planes + now.up_planes);
+  ptx::wait_for_preceding_grid();
+#pragma unroll 1
+  for (; task < tasks; task += step, now = ActivationTask(gate_up, pairs, size, task)) {
     float4 gate{0.0F, 0.0F, 0.0F, 0.0F};
-    if (column < size && 2 * pair < tokens) {
-      const int row = size + column;  // even, as size is
-      const int gate_planes = gate_up.plan.planes(column / 256);
-      const int up_planes = gate_up.plan.planes(row / 256);
-      gate = product_quad<kActivationPlaneBatch>(gate_up, gate_planes, column, pair);
-      const float4 up = product_quad<kActivationPlaneBatch>(gate_up, up_planes, row, pair);
-      gate = {silu(gate.x) * up.x, silu(gate.y) * up.y, silu(gate.z) * up.z, silu(gate.w) * up.w};
-      if (2 * pair + 1 >= tokens) gate.y = gate.w = 0.0F;
+    if (now.column < size && 2 * now.pair < tokens) {
+      const std::int64_t stride = plane_floats(gate_up.plan, gate_up.width);
+      float4 up{0.0F, 0.0F, 0.0F, 0.0F};
+      add_both_planes(gate_up.data, stride, now, gate, up);
+      const auto activated = [&](float x, float y) { return quick_silu(x * gate_up.factor) * (y * gate_up.factor); };
+      gate = {activated(gate.x, up.x), activated(gate.y, up.y), activated(gate.z, up.z), activated(gate.w, up.w)};
+      if (2 * now.pair + 1 >= tokens) gate.y = gate.w = 0.0F;
     }
-    store_group(out, group, 2 * pair, {gate.x, gate.z});
-    store_group(out, group, 2 * pair + 1, {gate.y, gate.w});
+    store_two_groups(out, now.group, 2 * now.pair, {gate.x, gate.z}, {gate.y, gate.w});
   }
 }
 

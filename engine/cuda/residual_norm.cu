@@ -1,10 +1,10 @@
 // Residual and norm. In a round the planes of the product before it are spread over many SMs: a cluster of thread
 // blocks serves two tokens, each block a slice of the columns, and the sums of squares cross the cluster. Plain rows
 // have one block a token.
-#include <cooperative_groups.h>
 #include <cuda_bf16.h>
 
 #include "base/error.h"
+#include "engine/cuda/device/cluster.cuh"
 #include "engine/cuda/device/launch.cuh"
 #include "engine/cuda/device/ptx.cuh"
 #include "engine/cuda/elementwise.h"
@@ -17,9 +17,22 @@ namespace {
 // 27B: 5,120 columns are 80 groups; 16 blocks a cluster, five warps a block, one group a warp.
 constexpr int kWarps = 5;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kCluster = 16;    // beyond the portable 8; 128 blocks of 16 tokens then share the planes' bytes
-constexpr int kRegisters = 64;  // a block fits on an SM beside two blocks of a product
-constexpr int kPlaneBatch = 8;  // planes of 5120x17408 and 5120x6144 over 132 blocks
+constexpr int kCluster = 16;  // beyond the portable 8; 128 blocks of 16 tokens then share the planes' bytes
+
+// Up to eight tokens four blocks a GPC are all there is, and a round waits for each of them: all planes of a group at
+// once. With more tokens a block's registers must not keep it from starting early beside two blocks of a product. (Two
+// pairs of tokens a block of ten warps, half as many clusters, lost 5 % of a round of 16 tokens.)
+struct FewTokens {
+  static constexpr int kPlaneBatch = 16;  // planes of 5120x17408 over 264 blocks are 15
+  static constexpr int kRegisters = 96;
+};
+struct ManyTokens {
+  static constexpr int kPlaneBatch = 8;
+  static constexpr int kRegisters = 64;
+};
+// A block fits on an SM beside two of a product.
+static_assert(kThreads * FewTokens::kRegisters + 2 * 256 * 96 <= 65536);
+static_assert(kThreads * ManyTokens::kRegisters + 2 * 256 * 96 <= 65536);
 constexpr int kRowThreads = 256;
 
 __device__ __forceinline__ float warp_sum(float value) {
@@ -50,8 +63,9 @@ struct TwoTokens {
   float2 first{0.0F, 0.0F};
   float2 second{0.0F, 0.0F};
 };
-__device__ __forceinline__ TwoTokens add_increment(const NormArguments& arguments, int plane_count, int pair,
-                                                   int column) {
+template <int kPlaneBatch>
+__device__ __forceinline__ TwoTokens add_increment(const NormArguments& arguments, int plane_count, const float* planes,
+                                                   int pair, int column) {
   TwoTokens two;
   float* row = arguments.x + static_cast<std::int64_t>(2 * pair) * arguments.hidden + column;
   const bool has_first = 2 * pair < arguments.tokens;
@@ -60,7 +74,10 @@ __device__ __forceinline__ TwoTokens add_increment(const NormArguments& argument
   two.first = load_pair(row);
   if (has_second) two.second = load_pair(row + arguments.hidden);
   if (arguments.increment.data == nullptr) return two;
-  const float4 more = product_quad<kPlaneBatch>(arguments.increment, plane_count, column, pair);
+  const ProductResult& increment = arguments.increment;
+  const auto sum = sum_planes<kPlaneBatch, float4>(planes, plane_floats(increment.plan, increment.width), plane_count);
+  const float4 more{sum.x * increment.factor, sum.y * increment.factor, sum.z * increment.factor,
+                    sum.w * increment.factor};
   two.first.x += more.x, two.first.y += more.z;
   store_pair(row, two.first);
   store_tap(arguments.tap, 2 * pair, column, two.first);
@@ -87,6 +104,7 @@ __device__ __forceinline__ void store_normed(const NormArguments& arguments, int
                                              float2 gain, const float (&factors)[2]) {
   const int column = group * kOperandGroup + 2 * static_cast<int>(threadIdx.x % 32);
   const bool inside = column < arguments.hidden;
+  float2 values[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int token = 2 * pair + i;
@@ -97,18 +115,24 @@ __device__ __forceinline__ void store_normed(const NormArguments& arguments, int
     if (real && arguments.normed != nullptr) {
       store_pair(arguments.normed + static_cast<std::int64_t>(token) * arguments.hidden + column, value);
     }
-    store_group(arguments.out, group, token, value);
+    values[i] = value;
   }
+  store_two_groups(arguments.out, group, 2 * pair, values[0], values[1]);
 }
 
-__global__ void __maxnreg__(kRegisters)
+template <class Form>
+__global__ void __maxnreg__(Form::kRegisters)
     norm_planes_kernel(const __grid_constant__ NormArguments arguments, int cluster) {
+  constexpr int kPlaneBatch = Form::kPlaneBatch;
   __shared__ float warp_squares[kWarps][2];
   __shared__ float2 block_squares[kCluster];  // of the cluster's blocks, each written by its own
 #if __CUDA_ARCH__ >= 900
-  namespace cg = cooperative_groups;
-  cg::cluster_group blocks = cg::this_cluster();
-  auto all_run = blocks.barrier_arrive();  // before anybody writes into another block's shared memory
+  __shared__ std::uint64_t squares_barrier;
+  if (threadIdx.x == 0) {
+    make_barrier(squares_barrier);
+    expect_from_peer(squares_barrier, cluster * static_cast<int>(sizeof(float2)));
+  }
+  cluster_arrive();
 #endif
   const auto warp = static_cast<int>(threadIdx.x / 32);
   const auto lane = static_cast<int>(threadIdx.x % 32);
@@ -120,22 +144,34 @@ __global__ void __maxnreg__(kRegisters)
   const int first = rank * share + warp;
   ptx::launch_dependents();
   const bool has_increment = arguments.increment.data != nullptr;
+  const float inverse_size = 1.0F / static_cast<float>(arguments.hidden);
   // All 64 rows of a group lie in one row block.
   const float2 first_gain = first < end ? load_gain(arguments, first) : float2{0.0F, 0.0F};
   const int first_count = has_increment && first < end ? arguments.increment.plan.planes(first / 4) : 1;
+  const std::int64_t first_place = plane_place(arguments.increment.width, first * kOperandGroup + 2 * lane, 2 * pair);
+  ptx::have_computed(first_place);
+  ptx::have_computed(first_count);
+#if __CUDA_ARCH__ >= 900
+  cluster_wait();  // every block of the cluster has its barrier
+#endif
   ptx::wait_for_preceding_grid();
 
   TwoTokens kept;  // of this warp's first group
   if (first < end && first * kOperandGroup + 2 * lane < arguments.hidden) {
-    kept = add_increment(arguments, first_count, pair, first * kOperandGroup + 2 * lane);
+    kept = add_increment<kPlaneBatch>(arguments, first_count, arguments.increment.data + first_place, pair,
+                                      first * kOperandGroup + 2 * lane);
   }
   float squares[2] = {0.0F, 0.0F};
   add_squares(kept, squares);
+#pragma unroll 1  // of a 27B none
   for (int group = first + kWarps; group < end; group += kWarps) {
     const int column = group * kOperandGroup + 2 * lane;
     if (column >= arguments.hidden) break;
     const int plane_count = has_increment ? arguments.increment.plan.planes(group / 4) : 1;
-    add_squares(add_increment(arguments, plane_count, pair, column), squares);
+    add_squares(add_increment<kPlaneBatch>(
+                    arguments, plane_count,
+                    arguments.increment.data + plane_place(arguments.increment.width, column, 2 * pair), pair, column),
+                squares);
   }
 #pragma unroll
   for (int token = 0; token < 2; ++token) {
@@ -143,28 +179,26 @@ __global__ void __maxnreg__(kRegisters)
     if (lane == 0) warp_squares[warp][token] = squares[token];
   }
   __syncthreads();
-  if (static_cast<int>(threadIdx.x) < cluster) {
+  const auto peer = static_cast<int>(threadIdx.x);
+  if (peer < cluster) {
     float2 sum{0.0F, 0.0F};
 #pragma unroll
     for (const auto& two : warp_squares) sum = {sum.x + two[0], sum.y + two[1]};
 #if __CUDA_ARCH__ >= 900
-    blocks.barrier_wait(std::move(all_run));
-    *blocks.map_shared_rank(&block_squares[rank], static_cast<int>(threadIdx.x)) = sum;
-  } else {
-    blocks.barrier_wait(std::move(all_run));
+    send(peer_address(&block_squares[rank], peer), sum, peer_address(&squares_barrier, peer));
   }
-  blocks.sync();
+  wait_for_peer(squares_barrier, 0);
 #else
-    block_squares[0] = sum;
+    block_squares[peer] = sum;
   }
   __syncthreads();
 #endif
   const float2 part = lane < cluster ? block_squares[lane] : float2{0.0F, 0.0F};
   const float total[2] = {warp_sum(part.x), warp_sum(part.y)};
-  const auto size = static_cast<float>(arguments.hidden);
-  const float factors[2] = {1.0F / sqrtf(total[0] / size + arguments.eps),
-                            1.0F / sqrtf(total[1] / size + arguments.eps)};
+  const float factors[2] = {rsqrtf(fmaf(total[0], inverse_size, arguments.eps)),
+                            rsqrtf(fmaf(total[1], inverse_size, arguments.eps))};
   if (first < end) store_normed(arguments, first, pair, kept, first_gain, factors);
+#pragma unroll 1
   for (int group = first + kWarps; group < end; group += kWarps) {
     const int column = group * kOperandGroup + 2 * lane;
     TwoTokens two;
@@ -229,6 +263,13 @@ int device_major() {
   return major;
 }
 
+template <class Form>
+void launch_form(const NormArguments& arguments, const CudaLaunch& launch) {
+  const int cluster = device_major() >= 9 ? kCluster : 1;
+  const LaunchShape shape{.blocks = cluster * arguments.out.width / 2, .threads = kThreads, .cluster = cluster};
+  launch_kernel("residual_norm", norm_planes_kernel<Form>, shape, launch, arguments, cluster);
+}
+
 }  // namespace
 
 void launch_residual_norm(const NormArguments& arguments, const CudaLaunch& launch) {
@@ -241,9 +282,11 @@ void launch_residual_norm(const NormArguments& arguments, const CudaLaunch& laun
                   launch, arguments);
     return;
   }
-  const int cluster = device_major() >= 9 ? kCluster : 1;
-  const LaunchShape shape{.blocks = cluster * arguments.out.width / 2, .threads = kThreads, .cluster = cluster};
-  launch_kernel("residual_norm", norm_planes_kernel, shape, launch, arguments, cluster);
+  if (arguments.out.width == operand_width(1)) {
+    launch_form<FewTokens>(arguments, launch);
+  } else {
+    launch_form<ManyTokens>(arguments, launch);
+  }
 }
 
 }  // namespace tare::engine

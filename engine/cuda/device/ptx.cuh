@@ -26,6 +26,12 @@ __device__ __forceinline__ void wait_for_preceding_grid() {
 #endif
 }
 
+// Has `value`, which is never -1, computed here: ptxas else moves arithmetic past the wait, to where its result is
+// used.
+__device__ __forceinline__ void have_computed(std::int64_t value) {
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.eq.s64 p, %0, -1;\n\t@p trap;\n\t}" ::"l"(value) : "memory");
+}
+
 __device__ __forceinline__ void barrier_init(std::uint32_t shared_barrier, std::uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_barrier), "r"(arrivals) : "memory");
 }

@@ -76,10 +76,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     if (head.planes) {
       const int plane_count = head.plan.planes(first / kRowBlock);
       float4 quads[kQuads];
-#pragma unroll
-      for (int i = 0; i < kQuads; ++i) {
-        quads[i] = product_quad<kPlaneBatch>(head, plane_count, first_id + 64 * i, pair);
-      }
+      product_quads<kPlaneBatch, 64>(head, plane_count, first_id, pair, quads);
 #pragma unroll
       for (int i = 0; i < kQuads; ++i) {
         logits[0][2 * i] = quads[i].x;

@@ -19,10 +19,10 @@
 #include <cmath>
 #include <type_traits>
 
+#include "engine/cuda/device/cluster.cuh"
 #include "engine/cuda/device/launch.cuh"
 #include "engine/cuda/device/ptx.cuh"
 #include "engine/cuda/gdn/gdn_chunk.cuh"
-#include "engine/cuda/gdn/gdn_cluster.cuh"
 #include "engine/cuda/gdn/gdn_inputs.cuh"
 #include "engine/cuda/gdn/gdn_mix.cuh"
 #include "engine/cuda/gdn/gdn_pass.h"

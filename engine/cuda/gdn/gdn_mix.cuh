@@ -2,9 +2,10 @@
 // half of the gated norm. `Kernel` is gdn_pass.cu's table of one kernel's sizes.
 #pragma once
 
+#include "engine/cuda/device/cluster.cuh"
 #include "engine/cuda/gdn/gdn_chunk.cuh"
-#include "engine/cuda/gdn/gdn_cluster.cuh"
 #include "engine/cuda/gdn/gdn_inputs.cuh"
+#include "engine/cuda/quick_silu.cuh"
 
 namespace tare::engine::gdn {
 
@@ -12,16 +13,6 @@ constexpr float kL2NormEps = 1e-6F;           // added to the sum of squares, in
 constexpr float kSoftplusLinear = 20.0F;      // softplus(x) = x above: PyTorch's threshold
 constexpr int kRowWarps = kGdnHead / kLanes;  // that share the rows of q, or of k
 
-// x / (1 + e^-x) in five operations. The power's relative error grows with |x| to 1e-6 at 16, where it is a millionth
-// of the sum (x > 0) or silu(x) is nearly 0 (x < 0); e^-x beyond the largest float gives 0.
-__device__ __forceinline__ float silu(float x) {
-  constexpr float kLog2E = 1.44269504F;
-  float power = 0.0F;
-  float inverse = 0.0F;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -kLog2E));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0F + power));
-  return x * inverse;
-}
 __device__ __forceinline__ float sum_over_warp(float x) {
 #pragma unroll
   for (int step = kLanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(~0U, x, step);
@@ -69,7 +60,7 @@ __device__ __forceinline__ void take_in(const GdnPass& pass, const Channel& chan
 #pragma unroll
       for (int i = 0; i < kTokens; ++i) y[i] = convolve(x[i], kept[i]);
 #pragma unroll
-      for (int i = 0; i < kTokens; ++i) target[(from + i) * stride] = silu(y[i]);
+      for (int i = 0; i < kTokens; ++i) target[(from + i) * stride] = quick_silu(y[i]);
       if (recorded != nullptr) {
 #pragma unroll
         for (int i = 0; i < kTokens; ++i) recorded[(from + i) * channels] = x[i];
@@ -84,7 +75,7 @@ __device__ __forceinline__ void take_in(const GdnPass& pass, const Channel& chan
         target[token * stride] = 0.0F;
         continue;
       }
-      target[token * stride] = silu(convolve(x[i], kept[i]));
+      target[token * stride] = quick_silu(convolve(x[i], kept[i]));
       if (recorded != nullptr) recorded[token * channels] = x[i];
     }
   }

@@ -65,7 +65,7 @@ __device__ __forceinline__ void take_in_nodes(const GdnPass& pass, const Channel
       const float y =
           fmaf(taps.w, x[i],
                fmaf(taps.z, input_of(window.x), fmaf(taps.y, input_of(window.y), taps.x * input_of(window.z))));
-      target[node * stride] = silu(y);
+      target[node * stride] = quick_silu(y);
       if (recorded != nullptr) recorded[node * channels] = x[i];
     }
   }

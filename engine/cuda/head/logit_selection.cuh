@@ -22,9 +22,9 @@ __device__ __forceinline__ LogitKey keep_key(LogitKey mine, LogitKey other, bool
 }
 __device__ __forceinline__ LogitKey sort_lanes(LogitKey key) {  // falling
   const auto lane = static_cast<int>(threadIdx.x % 32);
-#pragma unroll
+#pragma unroll 1
   for (int size = 2; size <= 32; size *= 2) {
-#pragma unroll
+#pragma unroll 1
     for (int stride = size / 2; stride > 0; stride /= 2) {
       const bool larger = ((lane & size) == 0) == ((lane & stride) == 0);
       key = keep_key(key, __shfl_xor_sync(~0U, key, stride), larger);
@@ -37,7 +37,7 @@ __device__ __forceinline__ LogitKey merge_lanes(LogitKey mine, LogitKey more) {
   const auto lane = static_cast<int>(threadIdx.x % 32);
   const LogitKey reversed = __shfl_sync(~0U, more, 31 - lane);
   LogitKey key = mine > reversed ? mine : reversed;
-#pragma unroll
+#pragma unroll 1
   for (int stride = 16; stride > 0; stride /= 2) {
     key = keep_key(key, __shfl_xor_sync(~0U, key, stride), (lane & stride) == 0);
   }
@@ -69,19 +69,18 @@ __device__ __forceinline__ void look_at_chunk(const ProductResult& result, int t
   const auto lane = static_cast<int>(threadIdx.x % 32);
   for (int first = begin; first < end; first += kRowBlock) {
     float logits[kVectors];
-    // Once for all rows: how many planes there are takes divisions, and took most of the time.
-    const int planes = result.planes ? result.plan.planes(first / kRowBlock) : 1;
-    const std::int64_t stride = result.planes ? plane_floats(result.plan, result.width) : 0;
-    const float* source = result.data + (result.planes ? plane_place(result.width, first, token)
-                                                       : static_cast<std::int64_t>(token) * result.rows + first);
-    const int step = result.planes ? 2 : 1;  // from one row to the next
+    OneFloat sums[kVectors];
+    if (result.planes) {  // which have whole row blocks
+      // Once for all rows: how many planes there are takes divisions, and took most of the time.
+      sum_planes<kPlanesAtOnce>(result.data + plane_place(result.width, first + lane, token), 2 * 32,
+                                plane_floats(result.plan, result.width), result.plan.planes(first / kRowBlock), sums);
+    } else {
+      const float* source = result.data + static_cast<std::int64_t>(token) * result.rows + first + lane;
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      const int row = 32 * i + lane;
-      logits[i] = -INFINITY;
-      if (first + row < end)
-        logits[i] = sum_planes<kPlanesAtOnce, OneFloat>(source + step * row, stride, planes).x * result.factor;
+      for (int i = 0; i < kVectors; ++i) sums[i].x = first + 32 * i + lane < end ? source[32 * i] : 0.0F;
     }
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) logits[i] = first + 32 * i + lane < end ? sums[i].x * result.factor : -INFINITY;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       if (first + 32 * i < end) look(first + 32 * i, logits[i]);

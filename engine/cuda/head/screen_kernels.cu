@@ -53,8 +53,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     if (screen.planes) {
       const int planes = first == begin ? first_planes : screen.plan.planes(first / kRowBlock);
       float4 quads[kQuads];
-#pragma unroll
-      for (int i = 0; i < kQuads; ++i) quads[i] = product_quad<kPlaneBatch>(screen, planes, row + 64 * i, pair);
+      product_quads<kPlaneBatch, 64>(screen, planes, row, pair, quads);
 #pragma unroll
       for (int i = 0; i < kQuads; ++i) {
         if (row + 64 * i < end) rows[0].add(quads[i].x), rows[1].add(quads[i].y);

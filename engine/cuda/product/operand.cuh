@@ -1,4 +1,4 @@
-// store_group: the one way to write an Operand.
+// store_group, alone and for two tokens: the way to write an Operand.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -45,6 +45,37 @@ __device__ __forceinline__ void store_group(const Operand& operand, int group, i
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0U, sum, step);
   auto* sums = reinterpret_cast<float*>(block + operand_panel_bytes(operand.width));
   if (lane == 0) sums[operand_sum_place(operand.width, token)] = sum;
+}
+
+// The same for `token`, an even one, and the one after it: their sums cross the warp together.
+__device__ __forceinline__ void store_two_groups(const Operand& operand, int group, int token, float2 first,
+                                                 float2 second) {
+  if (operand.layout != OperandLayout::kFP16Panels) {
+    store_group(operand, group, token, first);
+    store_group(operand, group, token + 1, second);
+    return;
+  }
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  std::byte* block =
+      operand.data + static_cast<std::size_t>(group) * static_cast<std::size_t>(operand_block_bytes(operand.width));
+  const float factor = __int_as_float((operand.exponent + 127) << 23);
+  float2 sums;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float2 exact = __bfloat1622float2(__float22bfloat162_rn(i == 0 ? first : second));
+    const __half2 halves = __floats2half2_rn(exact.x * factor, exact.y * factor);
+    *reinterpret_cast<__half2*>(block + 2 * operand_panel_place(operand.width, token + i, 2 * lane)) = halves;
+    const float2 kept = __half22float2(halves);
+    (i == 0 ? sums.x : sums.y) = kept.x + kept.y;
+  }
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    sums.x += __shfl_xor_sync(~0U, sums.x, step);
+    sums.y += __shfl_xor_sync(~0U, sums.y, step);
+  }
+  auto* group_sums = reinterpret_cast<float*>(block + operand_panel_bytes(operand.width));
+  static_assert(operand_sum_place(8, 1) == operand_sum_place(8, 0) + 1);
+  if (lane == 0) *reinterpret_cast<float2*>(group_sums + operand_sum_place(operand.width, token)) = sums;
 }
 
 }  // namespace tare::engine

@@ -5,28 +5,44 @@
 
 namespace tare::engine {
 
-// Sum of `count` planes at source, source + stride, ..., in order. Loads of a batch are on their way together: one
-// after the other, each would cost a trip to L2.
-template <int kBatch, class Vector>
-__device__ __forceinline__ Vector sum_planes(const float* source, std::int64_t stride, int count) {
+// totals[i]: sum of `count` planes at source + i step, that + stride, ..., in order. Loads of a batch of planes are on
+// their way together, of all i: one after the other, each would cost a trip to L2. Few go round twice, so the loop
+// stays one: straight code comes from a cold instruction cache.
+template <int kBatch, int kCount, class Vector>
+__device__ __forceinline__ void sum_planes(const float* source, int step, std::int64_t stride, int count,
+                                           Vector (&totals)[kCount]) {
   constexpr int kParts = sizeof(Vector) / sizeof(float);
-  Vector total{};
-  for (int first = 0; first < count; first += kBatch) {
-    Vector batch[kBatch];
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      batch[i] = Vector{};
-      if (first + i < count) batch[i] = *reinterpret_cast<const Vector*>(source + (first + i) * stride);
+  for (auto& total : totals) total = Vector{};
+#pragma unroll 1
+  for (int first = 0; first < count; first += kBatch) {
+    Vector batch[kBatch][kCount];
+#pragma unroll
+    for (int plane = 0; plane < kBatch; ++plane) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        batch[plane][i] = Vector{};
+        if (first + plane < count) batch[plane][i] = *reinterpret_cast<const Vector*>(source + i * step);
+      }
+      source += stride;  // not a product a plane: five operations each, before any load is on its way
     }
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
+    for (auto& plane : batch) {
 #pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        reinterpret_cast<float*>(&total)[part] += reinterpret_cast<const float*>(&batch[i])[part];
+      for (int i = 0; i < kCount; ++i) {
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+          reinterpret_cast<float*>(&totals[i])[part] += reinterpret_cast<const float*>(&plane[i])[part];
+        }
       }
     }
   }
-  return total;
+}
+template <int kBatch, class Vector>
+__device__ __forceinline__ Vector sum_planes(const float* source, std::int64_t stride, int count) {
+  Vector total[1];
+  sum_planes<kBatch>(source, 0, stride, count, total);
+  return total[0];
 }
 
 struct alignas(4) OneFloat {
@@ -65,6 +81,18 @@ __device__ __forceinline__ float4 product_quad(const ProductResult& result, int 
   const float* source = result.data + plane_place(result.width, row, 2 * pair);
   const auto sum = sum_planes<kBatch, float4>(source, plane_floats(result.plan, result.width), plane_count);
   return {sum.x * result.factor, sum.y * result.factor, sum.z * result.factor, sum.w * result.factor};
+}
+
+// The same for kCount pairs of rows kStep rows apart, all of one row block.
+template <int kBatch, int kStep, int kCount>
+__device__ __forceinline__ void product_quads(const ProductResult& result, int plane_count, int row, int pair,
+                                              float4 (&quads)[kCount]) {
+  const float* source = result.data + plane_place(result.width, row, 2 * pair);
+  sum_planes<kBatch>(source, 2 * kStep, plane_floats(result.plan, result.width), plane_count, quads);
+#pragma unroll
+  for (float4& quad : quads) {
+    quad = {quad.x * result.factor, quad.y * result.factor, quad.z * result.factor, quad.w * result.factor};
+  }
 }
 
 }  // namespace tare::engine

@@ -1,5 +1,5 @@
-// Two thread blocks that work on one head: stores into each other's shared memory that announce themselves at a barrier
-// there (sm_90). A kernel of one slice a head never calls these; elsewhere they trap.
+// Thread blocks of a cluster that work together: stores into each other's shared memory that announce themselves at a
+// barrier there (sm_90). Kernels call these with clusters only; on older devices they trap.
 //
 // Not barrier.cluster for every exchange: its release waits for all of a block's stores to global memory, its acquire
 // empties L1; about 1,000 cycles each time on an H200.
@@ -9,10 +9,10 @@
 
 #include "engine/cuda/device/ptx.cuh"
 
-namespace tare::engine::gdn {
+namespace tare::engine {
 
-// Both blocks' threads call both, once: barriers made before the arrival exist after the wait, and what the peer read
-// before its arrival may be overwritten. Orders nothing else.
+// All threads of the cluster call both, once: barriers made before the arrival exist after the wait, and what a peer
+// read before its arrival may be overwritten. Orders nothing else.
 __device__ __forceinline__ void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
   ptx::fence_barrier_init();
@@ -36,7 +36,7 @@ __device__ __forceinline__ void make_barrier(const std::uint64_t& barrier) {
   __trap();
 #endif
 }
-// One thread: the phase ends when `bytes` have come from the peer.
+// One thread: the phase ends when `bytes` have come.
 __device__ __forceinline__ void expect_from_peer(const std::uint64_t& barrier, int bytes) {
 #if __CUDA_ARCH__ >= 900
   ptx::barrier_arrive_expect(ptx::shared_address(&barrier), static_cast<std::uint32_t>(bytes));
@@ -73,6 +73,15 @@ __device__ __forceinline__ void send(std::uint32_t address, float4 value, std::u
   __trap();
 #endif
 }
+__device__ __forceinline__ void send(std::uint32_t address, float2 value, std::uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
+               "f"(value.x), "f"(value.y), "r"(barrier)
+               : "memory");
+#else
+  __trap();
+#endif
+}
 __device__ __forceinline__ void send(std::uint32_t address, float value, std::uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(address),
@@ -83,4 +92,4 @@ __device__ __forceinline__ void send(std::uint32_t address, float value, std::ui
 #endif
 }
 
-}  // namespace tare::engine::gdn
+}  // namespace tare::engine
