@@ -96,7 +96,8 @@ class Stream {
         duty_(warp_ == 0 ? kStreamWarps : static_cast<int>(warp_)),
         duty_place_(place_in_row_block(duty_ - 1 + kStages)) {
     // Keeps them in registers; else they are made anew in every turn of the loop.
-    asm volatile("" : "+r"(shared_), "+r"(tile_thread_), "+r"(operand_row_), "+r"(scales_), "+r"(group_sum_place_));
+    asm volatile("" : "+r"(shared_), "+r"(tile_thread_), "+r"(tiles_), "+r"(operand_row_), "+r"(scales_));
+    asm volatile("" : "+r"(group_sum_place_));
   }
 
   __device__ __forceinline__ void init_barriers() const {
@@ -135,7 +136,7 @@ class Stream {
   __device__ __forceinline__ void consume() {
     clear_totals();
     ptx::barrier_wait(full(0), 0);
-    load_first(stage(0));
+    load_first(stage(0), 0);
     int fragment_end = min(row_block_stages_ - place_in_row_block(0), count_);
     for (int index = 0;; ++index) {
       multiply_stage(index);
@@ -190,18 +191,18 @@ class Stream {
     while (duty_place_ >= row_block_stages_) duty_place_ -= row_block_stages_;
   }
 
-  // What a stage's products begin with; the rest is loaded while they run.
-  __device__ __forceinline__ void load_first(std::uint32_t stage_address) {
+  // What the products of kAtOnce units from `first` on begin with; the rest is loaded while they run.
+  __device__ __forceinline__ void load_first(std::uint32_t stage_address, int first) {
 #pragma unroll
-    for (int unit = 0; unit < kUnits; ++unit) {
-      const std::uint32_t tiles = stage_address + unit * kUnitBytes + tiles_;
+    for (int unit = 0; unit < kAtOnce; ++unit) {
+      const std::uint32_t tiles = stage_address + (first + unit) * kUnitBytes + tiles_;
 #pragma unroll
       for (int tile = 0; tile < kWarpTiles; ++tile) {
         codes_[unit][tile] = Format::load(tiles + tile * kTileBytes, static_cast<int>(tile_thread_));
       }
-      b_[unit].load(stage_address + operand_row_ + unit * kBlockBytes, 0);
+      b_[unit].load(stage_address + operand_row_ + (first + unit) * kBlockBytes, 0);
       if constexpr (Format::kGroupBias != 0.0F) {
-        group_sums_[unit].load(stage_address + group_sum_place_ + unit * kBlockBytes);
+        group_sums_[unit].load(stage_address + group_sum_place_ + (first + unit) * kBlockBytes);
       }
     }
   }
@@ -219,15 +220,19 @@ class Stream {
       for (int unit = 0; unit < kAtOnce; ++unit) {
         if constexpr (Format::kScaled) {
 #pragma unroll
-          for (int tile = 0; tile < kWarpTiles; ++tile) {
-            start_sums<Format, kTokens>(sums[unit][tile], group_sums_[first + unit]);
-          }
+          for (int tile = 0; tile < kWarpTiles; ++tile)
+            start_sums<Format, kTokens>(sums[unit][tile], group_sums_[unit]);
           scales[unit] = ptx::load_shared_8(stage_address + scales_ + (first + unit) * kUnitBytes);
         }
       }
-      if (first + kAtOnce == kUnits) next_landed = ptx::barrier_ended(full(next.stage), next.parity);
+      const bool last = first + kAtOnce == kUnits;
+      if (last) next_landed = ptx::barrier_ended(full(next.stage), next.parity);
       multiply_units(stage_address, first, sums);
-      if (first + kAtOnce == kUnits) hand_over(index, next, next_landed);
+      if (last) {
+        hand_over(index, next, next_landed, last_loaded(scales[kAtOnce - 1]));
+      } else {
+        load_first(stage_address, first + kAtOnce);
+      }
       if constexpr (Format::kScaled) {
 #pragma unroll
         for (int unit = 0; unit < kAtOnce; ++unit) {
@@ -237,6 +242,11 @@ class Stream {
       }
     }
   }
+  // Of a stage. That the scales are there too is said so that ptxas does not wait for them where the next stage's loads
+  // already count on the same scoreboard.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t last_loaded(const uint2& scales) const {
+    return Format::kScaled ? b_[kAtOnce - 1].last() | scales.y : b_[kAtOnce - 1].last();
+  }
   static_assert(kWarpTiles == 2, "a lane's scales of its tiles are 8 bytes");
 
   // Operand A of the next tile is unpacked while the matrix unit has the one before.
@@ -244,7 +254,7 @@ class Stream {
                                                  float (&sums)[kAtOnce][kWarpTiles][kTokens / 2]) {
     constexpr int kChains = kAtOnce * kWarpTiles;
     std::uint32_t a[2][4];
-    Format::unpack(codes_[first][0], 0, a[0]);
+    Format::unpack(codes_[0][0], 0, a[0]);
 #pragma unroll
     for (int turn = 0; turn < kSteps * kChains; ++turn) {
       const int step = turn / kChains;
@@ -252,28 +262,28 @@ class Stream {
       const int tile = turn % kWarpTiles;
       if (turn + 1 < kSteps * kChains) {
         const int next = turn + 1;
-        Format::unpack(codes_[first + next % kChains / kWarpTiles][next % kWarpTiles], next / kChains, a[next % 2]);
+        Format::unpack(codes_[next % kChains / kWarpTiles][next % kWarpTiles], next / kChains, a[next % 2]);
       }
 #pragma unroll
       for (int j = 0; j < kTokens / 8; ++j) {
         float* d = Format::kScaled ? sums[unit][tile] : totals_[tile];
-        multiply<Format::kBFloat16>(d + 4 * j, a[turn % 2], b_[first + unit].b + 2 * j);
+        multiply<Format::kBFloat16>(d + 4 * j, a[turn % 2], b_[unit].b + 2 * j);
       }
       if (tile + 1 == kWarpTiles && step + 1 < kSteps) {
-        b_[first + unit].load(stage_address + operand_row_ + (first + unit) * kBlockBytes, step + 1);
+        b_[unit].load(stage_address + operand_row_ + (first + unit) * kBlockBytes, step + 1);
       }
     }
   }
 
-  // All of the stage is in registers: frees it, and begins with the next.
-  __device__ __forceinline__ void hand_over(int index, const RingPlace<kStages>& next, bool next_landed) {
-    hand_over_stage(empty(place_.stage), b_[kUnits - 1].last(), arguments_.zero);
+  // All of the stage is in registers: frees it, and begins with the next. After the last stage that is whatever lies
+  // in the ring, and not used: a branch less in every stage.
+  __device__ __forceinline__ void hand_over(int index, const RingPlace<kStages>& next, bool next_landed,
+                                            std::uint32_t last_loaded) {
+    hand_over_stage(empty(place_.stage), last_loaded, arguments_.zero);
     refill(index);
     place_ = next;
-    if (index + 1 < count_) {
-      if (!next_landed) ptx::barrier_wait(full(next.stage), next.parity);
-      load_first(stage(next.stage));
-    }
+    if (!next_landed && index + 1 < count_) ptx::barrier_wait(full(next.stage), next.parity);
+    load_first(stage(next.stage), 0);
   }
 
   __device__ __forceinline__ void clear_totals() {
@@ -323,9 +333,9 @@ class Stream {
   int duty_place_;  // in its row block, of the stage to ask for then
   RingPlace<kStages> place_;
   float totals_[kWarpTiles][kTokens / 2];
-  OperandStep<kTokens> b_[kUnits];
-  GroupSums<kTokens> group_sums_[kUnits];
-  typename Format::Codes codes_[kUnits][kWarpTiles];
+  OperandStep<kTokens> b_[kAtOnce];
+  GroupSums<kTokens> group_sums_[kAtOnce];
+  typename Format::Codes codes_[kAtOnce][kWarpTiles];
 };
 
 template <class Format, int kTokens, int kStages>
