@@ -23,13 +23,10 @@ bool same(const Formats& a, const Formats& b) {
 // What a backend has kernels for, and what it was made with.
 std::vector<Formats> formats_of(const engine::Backend& backend) {
   std::vector<Formats> formats = {{CacheFormat::kFP32, CacheFormat::kFP32}, {CacheFormat::kBF16, CacheFormat::kBF16}};
-  if (backend.options().backend == engine::BackendKind::kCuda) {
+  if (backend.options().backend == engine::BackendKind::kCuda)
     formats.push_back({CacheFormat::kBF16, CacheFormat::kFP8});
-    formats.push_back({CacheFormat::kFP8, CacheFormat::kFP8});
-  } else {
-    for (const CacheFormat format : {CacheFormat::kFP8, CacheFormat::kInt8, CacheFormat::kNVFP4})
-      formats.push_back({format, format});
-  }
+  for (const CacheFormat format : {CacheFormat::kFP8, CacheFormat::kInt8, CacheFormat::kNVFP4})
+    formats.push_back({format, format});
   const Formats now = backend.options().kv;
   if (std::none_of(formats.begin(), formats.end(), [&](const Formats& each) { return same(each, now); }))
     formats.push_back(now);

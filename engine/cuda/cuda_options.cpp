@@ -29,11 +29,6 @@ void refuse_codecs(const EngineOptions& options) {
   for (std::size_t i = 0; i < options.weights.overrides.size(); ++i)
     refuse_weights(options.weights.overrides[i].format, fmt::format("weights.overrides[{}].format", i));
   refuse(options.weights.scales != ScaleFormat::kFP16, "weights.scales", to_text(options.weights.scales));
-  const auto refuse_cache = [&](CacheFormat format, const std::string& path) {
-    refuse(format == CacheFormat::kInt8 || format == CacheFormat::kNVFP4, path, to_text(format));
-  };
-  refuse_cache(options.kv.key, "kv.key");
-  refuse_cache(options.kv.value, "kv.value");
   refuse(options.state.recurrent == StateFormat::kInt8, "state.recurrent", to_text(options.state.recurrent));
 }
 

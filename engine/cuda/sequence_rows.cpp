@@ -18,7 +18,7 @@ void for_runs(const CudaKeyValueCache& cache, std::int64_t first, std::int64_t l
   if (first % kTilePositions != 0 || last % kTilePositions != 0 || first >= last || last > cache_slots(cache.capacity))
     throw internal_error(fmt::format("rows {} to {} of a tiled cache of {}", first, last, cache.capacity));
   const auto each = [&](std::byte* memory, CacheFormat format) {
-    const std::int64_t position = static_cast<std::int64_t>(cache.shape.head_dim) * element_bytes(format);
+    const std::int64_t position = cache_row_bytes(format, cache.shape.head_dim);
     for (int head = 0; head < cache.shape.kv_heads; ++head)
       copy(memory + (head * cache_slots(cache.capacity) + first) * position,
            static_cast<std::size_t>((last - first) * position));

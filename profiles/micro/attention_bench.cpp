@@ -19,7 +19,7 @@ using engine::CacheFormat;
 using engine::CudaKeyValueCache;
 using engine::DeviceBuffer;
 
-constexpr CacheFormat kFormats[] = {CacheFormat::kBF16, CacheFormat::kFP8};
+constexpr CacheFormat kFormats[] = {CacheFormat::kBF16, CacheFormat::kFP8, CacheFormat::kInt8, CacheFormat::kNVFP4};
 constexpr int kContexts[] = {1024, 8192, 32768, 131072};
 constexpr int kTokens[] = {1, 4, 8, 16, 32};
 constexpr int kLeastLaunches = 16;

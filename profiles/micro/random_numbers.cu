@@ -33,12 +33,12 @@ void fill_random(std::byte* data, std::size_t bytes, RandomBits bits) {
 RandomBits random_bits_of(engine::CacheFormat format) {
   switch (format) {
     case engine::CacheFormat::kFP8:
+    case engine::CacheFormat::kNVFP4:  // codes of any bits, scales of E4M3
       return kRandomE4M3;
     case engine::CacheFormat::kBF16:
+    case engine::CacheFormat::kInt8:  // codes of any bits, scales of BF16
       return kRandomBF16;
     case engine::CacheFormat::kFP32:
-    case engine::CacheFormat::kInt8:  // no kernels here
-    case engine::CacheFormat::kNVFP4:
       break;
   }
   return kRandomFP32;

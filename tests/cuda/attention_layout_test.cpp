@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <map>
 #include <set>
+#include <utility>
 
 namespace tare::engine {
 namespace {
 
 constexpr CacheFormat kTiledFormats[] = {CacheFormat::kBF16, CacheFormat::kFP8};
+constexpr CacheFormat kScaledFormats[] = {CacheFormat::kInt8, CacheFormat::kNVFP4};
 
 // Operand A of lane 4 g + p, number i of 8: row and inner index; operand B, number i of 4: inner index and column.
 int row_of(int lane, int i) {
@@ -40,6 +43,95 @@ TEST(AttentionLayout, EveryNumberHasItsOwnPlace) {
         EXPECT_EQ(static_cast<std::int64_t>(places.size()), slots * head_dim);
         EXPECT_EQ(*places.begin(), 0);
         EXPECT_EQ(*places.rbegin(), bytes - element_bytes(format));
+      }
+    }
+  }
+}
+
+// Codes and scales of a head's run lie apart, and together are all of its bytes; positions share none.
+TEST(AttentionLayout, EveryCodeAndScaleHasItsOwnPlace) {
+  for (const CacheFormat format : kScaledFormats) {
+    for (const int head_dim : {8, 24, 64, 72, 256}) {
+      for (const bool of_values : {false, true}) {
+        std::set<std::pair<std::int64_t, int>> codes;
+        std::map<std::int64_t, std::int64_t> owners;  // slot of a byte
+        const std::int64_t slots = cache_slots(130);
+        const auto own = [&](std::int64_t byte, std::int64_t slot) {
+          EXPECT_EQ(owners.emplace(byte, slot).first->second, slot) << "byte " << byte;
+        };
+        for (std::int64_t slot = 0; slot < slots; ++slot) {
+          std::set<std::int64_t> code_bytes;
+          for (int dim = 0; dim < head_dim; ++dim) {
+            const std::int64_t place =
+                of_values ? value_code_place(format, head_dim, slot, dim) : key_code_place(format, head_dim, slot, dim);
+            codes.emplace(place, of_values ? value_code_shift(format, head_dim, dim) : key_code_shift(format, dim));
+            code_bytes.insert(place);
+            own(place, slot);
+          }
+          for (int block = 0; block < row_scales(format, head_dim); ++block) {
+            const std::int64_t place = of_values ? value_scale_place(format, head_dim, slot, block)
+                                                 : key_scale_place(format, head_dim, slot, block);
+            EXPECT_EQ(place % scale_bytes(format), 0);
+            for (int byte = 0; byte < scale_bytes(format); ++byte) {
+              EXPECT_EQ(code_bytes.count(place + byte), 0U);
+              own(place + byte, slot);
+            }
+          }
+        }
+        EXPECT_EQ(static_cast<std::int64_t>(codes.size()), slots * head_dim);
+        EXPECT_EQ(static_cast<std::int64_t>(owners.size()), slots * cache_row_bytes(format, head_dim));
+        EXPECT_EQ(owners.begin()->first, 0);
+        EXPECT_EQ(owners.rbegin()->first, slots * cache_row_bytes(format, head_dim) - 1);
+      }
+    }
+  }
+}
+
+TEST(AttentionLayout, RowsWithScalesHaveTheBytesOfTheDocs) {
+  EXPECT_EQ(cache_row_bytes(CacheFormat::kInt8, 256), 264);
+  EXPECT_EQ(cache_row_bytes(CacheFormat::kNVFP4, 256), 144);
+  EXPECT_EQ(cache_row_bytes(CacheFormat::kInt8, 24), 24 + 2);
+  EXPECT_EQ(cache_row_bytes(CacheFormat::kNVFP4, 24), 12 + 2);
+  EXPECT_EQ(cache_row_bytes(CacheFormat::kBF16, 24), 48);
+}
+
+// Of int8 the operands of FP8; of nvfp4 a lane's 4 bytes of a step: keys a register a byte, the even number in its
+// lower half; values two registers of one position a byte, rows below 8 in its lower half. The scales of a lane's
+// positions of two steps lie together.
+TEST(AttentionLayout, CodesAreOperandA) {
+  constexpr int kDim = kTensorHeadDim;
+  for (const CacheFormat format : kScaledFormats) {
+    const bool int8 = format == CacheFormat::kInt8;
+    const int tile_bytes = kTilePositions * cache_row_bytes(format, kDim);
+    const int piece_bytes = int8 ? kCachePieceBytes : kCachePieceBytes / 2;
+    for (int tile = 0; tile < 2; ++tile) {
+      for (int step = 0; step < kDim / 16; ++step) {
+        for (int lane = 0; lane < 32; ++lane) {
+          for (int i = 0; i < 8; ++i) {
+            const int at = (int8 ? 16 * lane : 8 * lane) + (step % 2 * 8 + i) / (int8 ? 1 : 2);
+            for (int group = 0; group < 4; ++group) {
+              const std::int64_t slot = 64 * tile + 16 * group + row_of(lane, i);
+              const int dim = 16 * step + inner_of_a(lane, i);
+              EXPECT_EQ(key_code_place(format, kDim, slot, dim),
+                        tile * tile_bytes + (group * 8 + step / 2) * piece_bytes + at);
+              EXPECT_EQ(key_code_shift(format, dim), int8 ? 0 : i % 2 * 4);
+            }
+            if (step >= 4) continue;  // of 16 positions
+            for (int dims = 0; dims < kDim; dims += 16) {
+              const std::int64_t slot = 64 * tile + 16 * step + inner_of_a(lane, i);
+              const int within = int8 ? at : 8 * lane + step % 2 * 4 + i / 4 * 2 + i % 2;
+              EXPECT_EQ(value_code_place(format, kDim, slot, dims + row_of(lane, i)),
+                        tile * tile_bytes + (dims / 16 * 2 + step / 2) * piece_bytes + within);
+              EXPECT_EQ(value_code_shift(format, kDim, dims + row_of(lane, i)), int8 ? 0 : i / 2 % 2 * 4);
+              const int block = dims / scale_block(format);
+              const std::int64_t scales = tile * tile_bytes + kTilePositions * row_code_bytes(format, kDim) +
+                                          block * kTilePositions * scale_bytes(format);
+              EXPECT_EQ(
+                  value_scale_place(format, kDim, slot, block),
+                  scales + (step / 2 * 32 + lane % 4 * 8 + (2 * (step % 2) + i / 4) * 2 + i % 2) * scale_bytes(format));
+            }
+          }
+        }
       }
     }
   }

@@ -59,6 +59,12 @@ TEST(MemoryPlan, FollowsTheOptions) {
   EXPECT_EQ(2 * plan_of(fp8, kContext).at("key-value cache"), base.at("key-value cache"));
   EXPECT_EQ(plan_of(rounds_in_bf16(), 2 * kContext).at("key-value cache") - base.at("key-value cache"),
             65'536U * kContext);
+  // docs/method/codecs.md: bytes a token of keys and values with their scales.
+  EngineOptions scaled = rounds_in_bf16();
+  scaled.kv.key = scaled.kv.value = CacheFormat::kInt8;
+  EXPECT_EQ(plan_of(scaled, kContext).at("key-value cache"), 33'792U * (kContext + kTile));
+  scaled.kv.key = scaled.kv.value = CacheFormat::kNVFP4;
+  EXPECT_EQ(plan_of(scaled, kContext).at("key-value cache"), 18'432U * (kContext + kTile));
   EngineOptions half_state = rounds_in_bf16();
   half_state.state.recurrent = StateFormat::kFP16;
   EXPECT_EQ(base.at("recurrent state") - plan_of(half_state, kContext).at("recurrent state"), 150'994'944U / 2);

@@ -37,13 +37,29 @@ int current_compute_major() {
 
 // Tensor cores take what is tiled, on Hopper: others have too little shared memory or no bulk copies.
 bool uses_tensor_cores(const CudaKeyValueCache& cache) {
-  return cache_is_tiled(cache.key_format, cache.shape.head_dim) &&
-         cache_is_tiled(cache.value_format, cache.shape.head_dim) && current_compute_major() == 9;
+  return cache.shape.head_dim == kTensorHeadDim && has_tiles_kernel(cache.key_format, cache.value_format) &&
+         current_compute_major() == 9;
+}
+
+void launch_round_tiles(CacheFormat key, CacheFormat value, int parts, const AttentionTilesArguments& arguments,
+                        const CudaLaunch& launch) {
+  if (has_scales(key)) return launch_attention_tiles_scales(key, parts, arguments, launch);
+  if (key == CacheFormat::kFP8) return launch_attention_tiles_fp8_keys(value, parts, arguments, launch);
+  launch_attention_tiles_bf16_keys(value, parts, arguments, launch);
+}
+void launch_prefill_tiles(CacheFormat key, CacheFormat value, const AttentionTilesArguments& arguments,
+                          const CudaLaunch& launch) {
+  if (has_scales(key)) return launch_attention_prefill_scales(key, arguments, launch);
+  launch_attention_prefill_tiles(key, value, arguments, launch);
 }
 
 constexpr std::size_t kAlignment = 256;
 std::size_t aligned(std::int64_t bytes) {
   return (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::size_t cache_bytes(const CudaAttentionShape& shape, CacheFormat format, std::int64_t capacity) {
+  return static_cast<std::size_t>(cache_slots(capacity) * shape.kv_heads * cache_row_bytes(format, shape.head_dim));
 }
 
 std::size_t plain_query_bytes(const CudaAttentionShape& shape, std::int64_t tokens) {
@@ -172,21 +188,19 @@ void check_attention_shape(const CudaAttentionShape& shape) {
 
 std::size_t key_value_cache_bytes(const CudaAttentionShape& shape, CacheFormat key, CacheFormat value,
                                   std::int64_t capacity) {
-  const std::int64_t elements = cache_slots(capacity) * shape.kv_heads * shape.head_dim;
-  return static_cast<std::size_t>(elements * (element_bytes(key) + element_bytes(value)));
+  return cache_bytes(shape, key, capacity) + cache_bytes(shape, value, capacity);
 }
 
 CudaKeyValueCache::CudaKeyValueCache(const CudaAttentionShape& shape_, CacheFormat key, CacheFormat value,
                                      std::int64_t capacity_, KeyRotation rotation_)
     : shape(shape_), key_format(key), value_format(value), capacity(capacity_), rotation(rotation_) {
-  const std::int64_t elements = cache_slots(capacity) * shape.kv_heads * shape.head_dim;
-  keys_ = DeviceBuffer(static_cast<std::size_t>(elements * element_bytes(key)), "key cache");
-  values_ = DeviceBuffer(static_cast<std::size_t>(elements * element_bytes(value)), "value cache");
+  keys_ = DeviceBuffer(cache_bytes(shape, key, capacity), "key cache");
+  values_ = DeviceBuffer(cache_bytes(shape, value, capacity), "value cache");
 }
 
 std::int64_t CudaKeyValueCache::bytes_a_position() const {
-  return static_cast<std::int64_t>(shape.kv_heads) * shape.head_dim *
-         (element_bytes(key_format) + element_bytes(value_format));
+  return static_cast<std::int64_t>(shape.kv_heads) *
+         (cache_row_bytes(key_format, shape.head_dim) + cache_row_bytes(value_format, shape.head_dim));
 }
 
 std::int64_t attention_bound(std::int64_t position, std::int64_t capacity) {
@@ -230,9 +244,7 @@ void launch_attention_round(const CudaAttentionWeights& weights, const CudaRopeT
   arguments.fill = fill;
   CudaLaunch reading = launch;
   reading.bytes_a_position = static_cast<std::uint64_t>(cache.bytes_a_position());
-  const bool fp8_keys = cache.key_format == CacheFormat::kFP8;
-  (fp8_keys ? launch_attention_tiles_fp8_keys : launch_attention_tiles_bf16_keys)(cache.value_format, parts, arguments,
-                                                                                  reading);
+  launch_round_tiles(cache.key_format, cache.value_format, parts, arguments, reading);
   pass.merge(arguments.parts, false, launch);
 }
 
@@ -283,7 +295,7 @@ void launch_attention_prefill(const CudaAttentionWeights& weights, const CudaRop
     pass.begin(QueryForm::kFP16Columns, columns, launch);
     CudaLaunch tiles = launch;
     tiles.bytes = static_cast<std::uint64_t>(frontier + tokens) * static_cast<std::uint64_t>(cache.bytes_a_position());
-    return launch_attention_prefill_tiles(cache.key_format, cache.value_format, pass.tiles(columns), tiles);
+    return launch_prefill_tiles(cache.key_format, cache.value_format, pass.tiles(columns), tiles);
   }
   const std::int64_t out_row = out.columns * (out.layout == OperandLayout::kFP32Rows ? 4 : 2);
   for (int first = 0; first < tokens; first += kPlainSlice) {

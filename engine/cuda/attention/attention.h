@@ -35,7 +35,7 @@ struct CudaRopeTable {
 };
 
 // Keys (after norm and rotation) and values of one layer. FP8 is E4M3, round to nearest even, saturating at 448
-// (engine/formats/float_formats.h), without scales.
+// (engine/formats/float_formats.h), without scales; INT8 and NVFP4 are engine/formats/cache_blocks.h, bit for bit.
 class CudaKeyValueCache {
  public:
   CudaKeyValueCache(const CudaAttentionShape& shape, CacheFormat key, CacheFormat value, std::int64_t capacity,
@@ -69,8 +69,9 @@ class CudaKeyValueCache {
 // columns; every token of its width is written, zeros past `tokens`. tokens 1..32: token t is node t of the control's
 // tree (as made, a chain), at position frontier + its depth. The launches write keys and values to slot frontier + t;
 // a node sees the slots below the frontier, its ancestors' and its own. Nothing else at or past the frontier is read.
-// Arithmetic: caches with an FP32 half, and head dimensions other than 256, in FP32; else tensor cores with FP16
-// queries, softmax weights, keys and values (E4M3 widens exactly, BF16 from 2^-17 to 65504), sums in FP32. A token's
+// Arithmetic: pairs of formats without a tensor-core kernel (attention_layout.h: has_tiles_kernel), and head dimensions
+// other than 256, in FP32; else tensor cores with FP16 queries, softmax weights, keys and values (E4M3 and NVFP4 are
+// exact, BF16 from 2^-17 to 65504, INT8 keys too; INT8 values are rounded to 11 bits), sums in FP32. A token's
 // bits do not depend on the tokens beside it; on tensor cores they do depend on the slots of its ancestors, where these
 // are not the first ones: up to rounding. `context_bound`: above the last slot. The record of the launch that reads the
 // caches declares bytes a position: the context is known on the device only.

@@ -1,5 +1,6 @@
 // Norms of queries and keys, rotation, append to the cache. A thread block has one head (a query, a key or a value) of
 // two neighbouring tokens: that is how the product's planes lie.
+#include "engine/cuda/attention/attention_blocks.cuh"
 #include "engine/cuda/attention/attention_device.cuh"
 #include "engine/cuda/device/launch.cuh"
 
@@ -59,6 +60,8 @@ __device__ __forceinline__ void rotate_hadamard(float2 (&pairs)[2], float (&rows
   for (int i = 0; i < 2; ++i) pairs[i] = {pairs[i].x * factor, pairs[i].y * factor};
 }
 
+// kBlocks: keys or values may have scales.
+template <bool kBlocks>
 __global__ void __launch_bounds__(kThreads)
     attention_begin_kernel(const __grid_constant__ AttentionBeginArguments arguments) {
   __shared__ float squares[2][kThreads / 32];
@@ -144,6 +147,19 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (arguments.hadamard_factor != 0 && !is_value)
     rotate_hadamard(turned, rows, shape.head_dim, arguments.hadamard_factor);
+  if constexpr (kBlocks) {
+    const CacheFormat format = is_value ? arguments.value_format : arguments.key_format;
+    if (!is_query && has_scales(format)) {
+      const int head = unit - shape.heads - (is_value ? shape.kv_heads : 0);
+      std::byte* run = (is_value ? arguments.values : arguments.keys) +
+                       head * arguments.slots * cache_row_bytes(format, shape.head_dim);
+#pragma unroll 1
+      for (int i = 0; i < 2 && 2 * pair + i < tokens; ++i) {
+        store_block_pair(format, is_value, run, shape.head_dim, frontier + 2 * pair + i, dim, has_dims, turned[i]);
+      }
+      return;
+    }
+  }
   if (!has_dims) return;
 
 #pragma unroll
@@ -175,8 +191,9 @@ void launch_attention_begin(const AttentionBeginArguments& arguments, const Cuda
   const CudaAttentionShape& shape = arguments.shape;
   const int units = shape.heads + 2 * shape.kv_heads;
   const int pairs = (arguments.positions.tokens + 1) / 2;
-  launch_kernel("attention_begin", attention_begin_kernel, {.blocks = units * pairs, .threads = kThreads}, launch,
-                arguments);
+  const bool blocks = has_scales(arguments.key_format) || has_scales(arguments.value_format);
+  launch_kernel("attention_begin", blocks ? attention_begin_kernel<true> : attention_begin_kernel<false>,
+                {.blocks = units * pairs, .threads = kThreads}, launch, arguments);
 }
 
 }  // namespace tare::engine

@@ -9,12 +9,20 @@
 //   keys    rows are positions, the inner index a dim: [slot / 16][dim / 16 or 32][lane][step][half][row / 8][pair]
 //   values  rows are dims, the inner index a position: [slot / 32 or 64][dim / 16][slot / 16 or 32][lane] and so on
 // BF16: [half][row / 8] is the order of the operand's four registers. FP8: a register of the operand is half a word.
+//
+// INT8 and NVFP4 (formats/cache_blocks.h) have scales behind their codes: plain rows are [codes][scales], a tile of 64
+// positions is [codes of all][scales of all]. INT8's codes lie as FP8's numbers do. NVFP4's pieces are half as long, 8
+// bytes a lane: of keys a byte is a register, its low half the even dim; of values it is one position (the passes of
+// two positions never write to one byte), its low half dim % 16 < 8. Scales of keys: [position][block]; of values:
+// [block][position / 32][position % 8 / 2][position / 8 % 4][position % 2], so that a lane finds those of its positions
+// in 16 bytes (INT8) or 8.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "engine/backend/options.h"
+#include "engine/formats/cache_blocks.h"
 
 namespace tare::engine {
 
@@ -24,8 +32,29 @@ constexpr int kTilePositions = 64;      // positions that are worked on at once
 constexpr int kCacheUnitBytes = 16384;  // of one copy: 64 positions of FP8 or 32 of BF16, of one head
 constexpr int kCachePieceBytes = 512;
 
+// Of nvfp4 the byte that two codes share.
 [[nodiscard]] constexpr int element_bytes(CacheFormat format) {
   return format == CacheFormat::kFP32 ? 4 : format == CacheFormat::kBF16 ? 2 : 1;
+}
+[[nodiscard]] constexpr bool has_scales(CacheFormat format) {
+  return format == CacheFormat::kInt8 || format == CacheFormat::kNVFP4;
+}
+// Of a format with scales: the channels of a block, the bytes of its scale, blocks of a row.
+[[nodiscard]] constexpr int scale_block(CacheFormat format) {
+  return static_cast<int>(format == CacheFormat::kInt8 ? kInt8Block : kNVFP4Block);
+}
+[[nodiscard]] constexpr int scale_bytes(CacheFormat format) {
+  return format == CacheFormat::kInt8 ? 2 : 1;
+}
+[[nodiscard]] constexpr int row_scales(CacheFormat format, int head_dim) {
+  return has_scales(format) ? (head_dim + scale_block(format) - 1) / scale_block(format) : 0;
+}
+// Bytes of one head's key or value.
+[[nodiscard]] constexpr int row_code_bytes(CacheFormat format, int head_dim) {
+  return format == CacheFormat::kNVFP4 ? head_dim / 2 : head_dim * element_bytes(format);
+}
+[[nodiscard]] constexpr int cache_row_bytes(CacheFormat format, int head_dim) {
+  return row_code_bytes(format, head_dim) + row_scales(format, head_dim) * scale_bytes(format);
 }
 [[nodiscard]] constexpr bool cache_is_tiled(CacheFormat format, int head_dim) {
   return head_dim == kTensorHeadDim && format != CacheFormat::kFP32;
@@ -55,6 +84,61 @@ constexpr int kCachePieceBytes = 512;
   const auto within = static_cast<int>(slot % (2 * inner));  // a unit is two pieces long
   return slot / (2 * inner) * kCacheUnitBytes + (dim / 16 * 2 + within / inner) * kCachePieceBytes +
          piece_place(size, dim % 16, within % inner);
+}
+
+// The same of a format with scales: the byte of a code, by how many bits it lies above the lowest there, and the place
+// of a block's scale.
+constexpr int kHalfPieceBytes = kCachePieceBytes / 2;  // of NVFP4: 16 rows of 32 inner indices
+[[nodiscard]] constexpr std::int64_t tile_place(CacheFormat format, std::int64_t slot) {
+  return slot / kTilePositions * (kTilePositions * cache_row_bytes(format, kTensorHeadDim));
+}
+[[nodiscard]] constexpr std::int64_t key_code_place(CacheFormat format, int head_dim, std::int64_t slot, int dim) {
+  if (!cache_is_tiled(format, head_dim))
+    return slot * cache_row_bytes(format, head_dim) + (format == CacheFormat::kNVFP4 ? dim / 2 : dim);
+  const auto within = static_cast<int>(slot % kTilePositions);
+  const std::int64_t group =
+      tile_place(format, slot) + within / 16 * std::int64_t{16 * row_code_bytes(format, kTensorHeadDim)};
+  const int row = within % 16;
+  const int inner = dim % 32;
+  if (format == CacheFormat::kInt8) return group + dim / 32 * kCachePieceBytes + piece_place(1, row, inner);
+  return group + dim / 32 * kHalfPieceBytes + (row % 8 * 4 + inner % 8 / 2) * 8 + inner / 8 * 2 + row / 8;
+}
+[[nodiscard]] constexpr int key_code_shift(CacheFormat format, int dim) {
+  return format == CacheFormat::kNVFP4 ? dim % 2 * 4 : 0;
+}
+[[nodiscard]] constexpr std::int64_t key_scale_place(CacheFormat format, int head_dim, std::int64_t slot, int block) {
+  const int bytes = scale_bytes(format);
+  const int codes = row_code_bytes(format, head_dim);
+  if (!cache_is_tiled(format, head_dim)) return slot * cache_row_bytes(format, head_dim) + codes + block * bytes;
+  return tile_place(format, slot) + kTilePositions * codes +
+         (slot % kTilePositions * row_scales(format, head_dim) + block) * bytes;
+}
+[[nodiscard]] constexpr std::int64_t value_code_place(CacheFormat format, int head_dim, std::int64_t slot, int dim) {
+  if (!cache_is_tiled(format, head_dim)) return key_code_place(format, head_dim, slot, dim);
+  const auto within = static_cast<int>(slot % kTilePositions);
+  const int piece = dim / 16 * 2 + within / 32;
+  const int inner = within % 32;
+  if (format == CacheFormat::kInt8)
+    return tile_place(format, slot) + piece * kCachePieceBytes + piece_place(1, dim % 16, inner);
+  return tile_place(format, slot) + piece * kHalfPieceBytes + (dim % 8 * 4 + inner % 8 / 2) * 8 + inner / 8 * 2 +
+         inner % 2;
+}
+[[nodiscard]] constexpr int value_code_shift(CacheFormat format, int head_dim, int dim) {
+  if (!cache_is_tiled(format, head_dim)) return key_code_shift(format, dim);
+  return format == CacheFormat::kNVFP4 ? dim / 8 % 2 * 4 : 0;
+}
+[[nodiscard]] constexpr std::int64_t value_scale_place(CacheFormat format, int head_dim, std::int64_t slot, int block) {
+  if (!cache_is_tiled(format, head_dim)) return key_scale_place(format, head_dim, slot, block);
+  const auto within = static_cast<int>(slot % kTilePositions);
+  const int place = within / 32 * 32 + within % 8 / 2 * 8 + within / 8 % 4 * 2 + within % 2;
+  return tile_place(format, slot) + kTilePositions * row_code_bytes(format, head_dim) +
+         (block * kTilePositions + place) * scale_bytes(format);
+}
+
+// Which pairs of formats the tensor-core kernels are instantiated for; the others run in FP32.
+[[nodiscard]] constexpr bool has_tiles_kernel(CacheFormat key, CacheFormat value) {
+  if (key == CacheFormat::kFP32 || value == CacheFormat::kFP32) return false;
+  return has_scales(key) || has_scales(value) ? key == value : true;
 }
 
 // Rotated queries for the tensor-core kernels, FP16, as operand B: for each key-value head and each group of tokens one

@@ -10,6 +10,9 @@
 namespace tare::engine {
 namespace {
 
+constexpr int kMostScales = cache_row_bytes(CacheFormat::kInt8, kMostHeadDim) - kMostHeadDim;  // bytes of a row
+constexpr int kBlockThreads = kMostHeadDim + 32;
+static_assert(kMostScales <= 32 && cache_row_bytes(CacheFormat::kNVFP4, kMostHeadDim) <= kMostHeadDim);
 constexpr int kThreads = kMostHeadDim;
 constexpr int kTogether = 8;  // nodes of which a thread has the numbers on their way
 
@@ -53,10 +56,39 @@ __device__ __forceinline__ void move_dim(const Moved& moved, CacheFormat format,
       return move_dim<CacheFormat::kBF16>(moved, run, head_dim, place);
     case CacheFormat::kFP8:
       return move_dim<CacheFormat::kFP8>(moved, run, head_dim, place);
+    case CacheFormat::kInt8:
+    case CacheFormat::kNVFP4:
+      return;  // move_cell
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
+// What a thread moves of rows with scales: a byte of codes, or behind those a byte of scales.
+__device__ __forceinline__ void move_cell(const Moved& moved, CacheFormat format, bool of_keys, std::byte* run,
+                                          int head_dim) {
+  const auto cell = static_cast<int>(threadIdx.x);
+  const int codes = row_code_bytes(format, head_dim);
+  if (cell >= cache_row_bytes(format, head_dim)) return;
+  const bool of_codes = cell < codes;
+  // The first dim whose code lies in this byte.
+  const bool pairs_of_eight = !of_keys && cache_is_tiled(format, head_dim);
+  const int dim = format == CacheFormat::kInt8 ? cell : pairs_of_eight ? cell / 8 * 16 + cell % 8 : 2 * cell;
+  const int scale = (cell - codes) / scale_bytes(format);
+  const int byte = (cell - codes) % scale_bytes(format);
+  const auto at = [&](int node) -> std::byte& {
+    const int slot = moved.root + node;
+    if (of_codes) {
+      return run[of_keys ? key_code_place(format, head_dim, slot, dim) : value_code_place(format, head_dim, slot, dim)];
+    }
+    return run[byte + (of_keys ? key_scale_place(format, head_dim, slot, scale)
+                               : value_scale_place(format, head_dim, slot, scale))];
+  };
+#pragma unroll 1
+  for (int i = moved.first; i < moved.count; ++i) at(i) = at(moved.path[i]);
+}
+
+// kBlocks: keys or values have scales.
+template <bool kBlocks>
+__global__ void __launch_bounds__(kBlocks ? kBlockThreads : kThreads)
     attention_move_kernel(const __grid_constant__ AttentionMoveArguments arguments) {
   ptx::wait_for_preceding_grid();
   const RoundControl& control = *arguments.control;
@@ -65,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
   static_assert(kMostRoundTokens == 32);
   const unsigned out_of_place = __ballot_sync(~0U, lane < pending && control.path[lane] != lane);
   const int head_dim = arguments.shape.head_dim;
-  if (out_of_place == 0 || static_cast<int>(threadIdx.x) >= head_dim) return;
+  if (out_of_place == 0 || (!kBlocks && static_cast<int>(threadIdx.x) >= head_dim)) return;
   const Moved moved{control.path, __ffs(static_cast<int>(out_of_place)) - 1, pending, control.frontier - pending};
   const int kv_heads = arguments.shape.kv_heads;
   const int head = static_cast<int>(blockIdx.x) % kv_heads;
@@ -73,6 +105,12 @@ __global__ void __launch_bounds__(kThreads)
   const AttentionMoveLayer& layer = arguments.layers[item / 2];
   const bool of_keys = item % 2 == 0;
   const CacheFormat format = of_keys ? arguments.key_format : arguments.value_format;
+  if constexpr (kBlocks) {
+    std::byte* const run =
+        (of_keys ? layer.keys : layer.values) + head * arguments.slots * cache_row_bytes(format, head_dim);
+    if (has_scales(format)) return move_cell(moved, format, of_keys, run, head_dim);
+    if (static_cast<int>(threadIdx.x) >= head_dim) return;
+  }
   std::byte* const run =
       (of_keys ? layer.keys : layer.values) + head * arguments.slots * head_dim * element_bytes(format);
   if (of_keys) {
@@ -87,8 +125,10 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_attention_move(int layers, const AttentionMoveArguments& arguments, const CudaLaunch& launch) {
-  launch_kernel("attention_move", attention_move_kernel,
-                {.blocks = 2 * layers * arguments.shape.kv_heads, .threads = kThreads}, launch, arguments);
+  const bool blocks = has_scales(arguments.key_format) || has_scales(arguments.value_format);
+  launch_kernel("attention_move", blocks ? attention_move_kernel<true> : attention_move_kernel<false>,
+                {.blocks = 2 * layers * arguments.shape.kv_heads, .threads = blocks ? kBlockThreads : kThreads}, launch,
+                arguments);
 }
 
 }  // namespace tare::engine

@@ -1,7 +1,11 @@
 // Attention in FP32 arithmetic: any cache format, any head dimension, any device. A thread block has one part of one
 // query row; 64 positions at a time, scores by warps, then every thread sums its dims. Simple and exact, not fast: the
 // positions of a tree's path are looked up one by one, so that they come in the order of a chain.
+//
+// Keys and Values read a head's run: load(head_dim, slot, dim) is the number as FP32. kTogether: positions whose
+// numbers are on their way at once.
 #include "base/error.h"
+#include "engine/cuda/attention/attention_blocks.cuh"
 #include "engine/cuda/attention/attention_device.cuh"
 #include "engine/cuda/device/launch.cuh"
 
@@ -14,7 +18,7 @@ constexpr int kDims = (kMostHeadDim + kThreads - 1) / kThreads;  // of a thread,
 constexpr int kLaneDims = (kMostHeadDim + 31) / 32;              // of a lane, in a score
 constexpr int kWarpPositions = kTilePositions / kWarps;
 
-template <CacheFormat kKey, CacheFormat kValue>
+template <class Keys, class Values>
 __global__ void __launch_bounds__(kThreads)
     attention_plain_kernel(const __grid_constant__ AttentionPlainArguments arguments) {
   __shared__ float scores[kTilePositions];
@@ -50,9 +54,8 @@ __global__ void __launch_bounds__(kThreads)
   if (begin >= end) return;
 
   const int kv_head = head / (shape.heads / shape.kv_heads);
-  const std::int64_t run = arguments.slots * shape.head_dim;
-  const std::byte* keys = arguments.keys + kv_head * run * element_bytes(kKey);
-  const std::byte* values = arguments.values + kv_head * run * element_bytes(kValue);
+  const Keys keys(arguments, kv_head);
+  const Values values(arguments, kv_head);
   float query[kLaneDims];
 #pragma unroll
   for (int i = 0; i < kLaneDims; ++i) {
@@ -64,7 +67,7 @@ __global__ void __launch_bounds__(kThreads)
   float weight_sum = 0.0F;
   for (int tile = begin; tile < end; tile += kTilePositions) {
     const int count = min(kTilePositions, end - tile);
-#pragma unroll 4
+#pragma unroll(Keys::kTogether)
     for (int i = 0; i < kWarpPositions; ++i) {
       const int at = warp + kWarps * i;
       float dot = 0.0F;
@@ -73,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
         for (int j = 0; j < kLaneDims; ++j) {
           const int dim = lane + 32 * j;
           if (dim >= shape.head_dim) break;
-          dot += query[j] * load_cached(kKey, keys + key_place(kKey, shape.head_dim, slot_of(tile + at), dim));
+          dot += query[j] * keys.load(shape.head_dim, slot_of(tile + at), dim);
         }
       }
       dot = sum_of_warp(dot);
@@ -91,10 +94,9 @@ __global__ void __launch_bounds__(kThreads)
       const int dim = static_cast<int>(threadIdx.x) + kThreads * i;
       if (dim >= shape.head_dim) break;
       float sum = sums[i] * keep;
-#pragma unroll 8
+#pragma unroll(Values::kTogether)
       for (int at = 0; at < count; ++at) {
-        sum += exp2f(scores[at] - reference) *
-               load_cached(kValue, values + value_place(kValue, shape.head_dim, slot_of(tile + at), dim));
+        sum += exp2f(scores[at] - reference) * values.load(shape.head_dim, slot_of(tile + at), dim);
       }
       sums[i] = sum;
     }
@@ -109,29 +111,81 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) arguments.parts.ends[place] = {largest, weight_sum};
 }
 
+template <class Keys, class Values>
+void launch_plain(int parts, const AttentionPlainArguments& arguments, const CudaLaunch& launch) {
+  const int rows = arguments.positions.tokens * arguments.shape.heads;
+  launch_kernel("attention_plain", attention_plain_kernel<Keys, Values>,
+                {.blocks = parts * rows + arguments.fill.blocks, .threads = kThreads}, launch, arguments);
+}
+
+template <CacheFormat kFormat>
+struct PlainKeys {
+  static constexpr int kTogether = 4;
+  const std::byte* run;
+  __device__ __forceinline__ PlainKeys(const AttentionPlainArguments& arguments, int kv_head)
+      : run(arguments.keys + kv_head * (arguments.slots * arguments.shape.head_dim) * element_bytes(kFormat)) {}
+  [[nodiscard]] __device__ __forceinline__ float load(int head_dim, int slot, int dim) const {
+    return load_cached(kFormat, run + key_place(kFormat, head_dim, slot, dim));
+  }
+};
+template <CacheFormat kFormat>
+struct PlainValues {
+  static constexpr int kTogether = 8;
+  const std::byte* run;
+  __device__ __forceinline__ PlainValues(const AttentionPlainArguments& arguments, int kv_head)
+      : run(arguments.values + kv_head * (arguments.slots * arguments.shape.head_dim) * element_bytes(kFormat)) {}
+  [[nodiscard]] __device__ __forceinline__ float load(int head_dim, int slot, int dim) const {
+    return load_cached(kFormat, run + value_place(kFormat, head_dim, slot, dim));
+  }
+};
+
+// Where keys or values have scales the formats are asked for as it reads: every pair compiled would be sixteen kernels.
+struct AnyKeys {
+  static constexpr int kTogether = 1;  // more is code that takes ptxas longer than all kernels above
+  CacheFormat format;
+  const std::byte* run;
+  __device__ __forceinline__ AnyKeys(const AttentionPlainArguments& arguments, int kv_head)
+      : format(arguments.key_format),
+        run(arguments.keys + kv_head * arguments.slots * cache_row_bytes(format, arguments.shape.head_dim)) {}
+  [[nodiscard]] __device__ __forceinline__ float load(int head_dim, int slot, int dim) const {
+    return load_key(format, run, head_dim, slot, dim);
+  }
+};
+struct AnyValues {
+  static constexpr int kTogether = 2;
+  CacheFormat format;
+  const std::byte* run;
+  __device__ __forceinline__ AnyValues(const AttentionPlainArguments& arguments, int kv_head)
+      : format(arguments.value_format),
+        run(arguments.values + kv_head * arguments.slots * cache_row_bytes(format, arguments.shape.head_dim)) {}
+  [[nodiscard]] __device__ __forceinline__ float load(int head_dim, int slot, int dim) const {
+    return load_value(format, run, head_dim, slot, dim);
+  }
+};
+
 template <CacheFormat kKey>
-auto plain_kernel(CacheFormat value) {
+auto launch_of(CacheFormat value) {
   switch (value) {
     case CacheFormat::kFP32:
-      return attention_plain_kernel<kKey, CacheFormat::kFP32>;
+      return launch_plain<PlainKeys<kKey>, PlainValues<CacheFormat::kFP32>>;
     case CacheFormat::kBF16:
-      return attention_plain_kernel<kKey, CacheFormat::kBF16>;
+      return launch_plain<PlainKeys<kKey>, PlainValues<CacheFormat::kBF16>>;
     case CacheFormat::kFP8:
-      return attention_plain_kernel<kKey, CacheFormat::kFP8>;
+      return launch_plain<PlainKeys<kKey>, PlainValues<CacheFormat::kFP8>>;
     case CacheFormat::kInt8:
     case CacheFormat::kNVFP4:
       break;
   }
   throw internal_error("a cache format without a kernel");
 }
-auto plain_kernel(CacheFormat key, CacheFormat value) {
+auto launch_of(CacheFormat key, CacheFormat value) {
   switch (key) {
     case CacheFormat::kFP32:
-      return plain_kernel<CacheFormat::kFP32>(value);
+      return launch_of<CacheFormat::kFP32>(value);
     case CacheFormat::kBF16:
-      return plain_kernel<CacheFormat::kBF16>(value);
+      return launch_of<CacheFormat::kBF16>(value);
     case CacheFormat::kFP8:
-      return plain_kernel<CacheFormat::kFP8>(value);
+      return launch_of<CacheFormat::kFP8>(value);
     case CacheFormat::kInt8:
     case CacheFormat::kNVFP4:
       break;
@@ -142,9 +196,9 @@ auto plain_kernel(CacheFormat key, CacheFormat value) {
 }  // namespace
 
 void launch_attention_plain(int parts, const AttentionPlainArguments& arguments, const CudaLaunch& launch) {
-  const int rows = arguments.positions.tokens * arguments.shape.heads;
-  launch_kernel("attention_plain", plain_kernel(arguments.key_format, arguments.value_format),
-                {.blocks = parts * rows + arguments.fill.blocks, .threads = kThreads}, launch, arguments);
+  if (has_scales(arguments.key_format) || has_scales(arguments.value_format))
+    return launch_plain<AnyKeys, AnyValues>(parts, arguments, launch);
+  launch_of(arguments.key_format, arguments.value_format)(parts, arguments, launch);
 }
 
 }  // namespace tare::engine

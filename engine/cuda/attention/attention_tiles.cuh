@@ -12,7 +12,8 @@
 // K and V arrive as units of 16 KiB in a ring of bulk copies, in the order of use. Two __syncthreads a tile (after the
 // largest scores, after P) also say which units are free, so the ring needs no barriers of its own for that.
 //
-// All numbers are FP16 in the products: E4M3 widens exactly, BF16 exactly from 2^-17 to 65504.
+// All numbers are FP16 in the products: E4M3 widens exactly, BF16 exactly from 2^-17 to 65504; of INT8 and NVFP4
+// attention_block_operands.cuh says it.
 //
 // All column counts do the same operations in the same order for a column, and so does a tile that a column does not
 // see (weights 0, largest score unchanged): a token's bits do not depend on the tokens beside it. In a round a column
@@ -20,6 +21,7 @@
 // other places of the sums.
 #pragma once
 
+#include "engine/cuda/attention/attention_block_operands.cuh"
 #include "engine/cuda/attention/attention_device.cuh"
 #include "engine/cuda/attention/attention_mma.cuh"
 #include "engine/cuda/attention/attention_tiles_shape.cuh"
@@ -50,6 +52,10 @@ class TilesBlock {
     const std::int64_t run = arguments.slots * kTensorHeadDim;
     keys_ = arguments.keys + kv_head * run * element_bytes(Shape::kKey);
     values_ = arguments.values + kv_head * run * element_bytes(Shape::kValue);
+    if constexpr (has_scales(Shape::kKey) || has_scales(Shape::kValue)) {
+      keys_ = arguments.keys + kv_head * arguments.slots * cache_row_bytes(Shape::kKey, kTensorHeadDim);
+      values_ = arguments.values + kv_head * arguments.slots * cache_row_bytes(Shape::kValue, kTensorHeadDim);
+    }
     query_source_ =
         arguments.queries + static_cast<std::int64_t>(kv_head * arguments.columns.groups + group) * Shape::kQueryBytes;
     if (threadIdx.x == 0) {
@@ -79,8 +85,8 @@ class TilesBlock {
     begin_ = begin;
     end_ = end;
     tiles_ = (end - begin + kTilePositions - 1) / kTilePositions;
-    ring_.keys = keys_ + static_cast<std::int64_t>(begin) * kTensorHeadDim * element_bytes(Shape::kKey);
-    ring_.values = values_ + static_cast<std::int64_t>(begin) * kTensorHeadDim * element_bytes(Shape::kValue);
+    ring_.keys = keys_ + static_cast<std::int64_t>(begin) * cache_row_bytes(Shape::kKey, kTensorHeadDim);
+    ring_.values = values_ + static_cast<std::int64_t>(begin) * cache_row_bytes(Shape::kValue, kTensorHeadDim);
     ring_.issued = 0;
     const int complete = max(0, min(written, end) - begin) / kTilePositions;
     if (threadIdx.x == 0) ring_.issue_below(min(complete * Shape::kTileUnits, Shape::kUnits));
@@ -258,9 +264,8 @@ class TilesBlock {
     return sum_of_groups(largest_ + column, Shape::kColumns);
   }
 
-  // Scores of the warp's 16 positions, masked, and the largest of each column to shared memory.
-  __device__ __forceinline__ void score(int tile, int unit, float (&scores)[Shape::kHalfTiles][4]) {
-    if (!has_tiles()) return;
+  // Adds the scores of the warp's 16 positions to two sums.
+  __device__ __forceinline__ void multiply_numbers(int unit, float (&chains)[2][Shape::kHalfTiles][4]) {
     using Operands = CachedOperands<Shape::kKey>;
     constexpr int kGroupBytes = 16 * kTensorHeadDim * element_bytes(Shape::kKey);
     constexpr int kGroupsAUnit = kPositionGroups / Shape::kKeyUnits;
@@ -270,7 +275,6 @@ class TilesBlock {
         ring_.unit(key_unit) + lane_bytes() + static_cast<std::uint32_t>(position_group() % kGroupsAUnit * kGroupBytes);
     const std::uint32_t queries =
         queries_ + lane_bytes() + static_cast<std::uint32_t>(first_tile() * kColumnTileElements * 2);
-    float chains[2][Shape::kHalfTiles][4] = {};
 #pragma unroll(Shape::kColumnTiles > 6 ? 2 : 8)
     for (int pair = 0; pair < kTensorHeadDim / 32; ++pair) {
       Operands operands;
@@ -292,6 +296,31 @@ class TilesBlock {
         multiply_add(chains[0][n], a[0], b[n].x, b[n].y);
         multiply_add(chains[1][n], a[1], b[n].z, b[n].w);
       }
+    }
+  }
+  // The same from a unit with scales.
+  __device__ __forceinline__ void multiply_blocks(int unit, float (&chains)[2][Shape::kHalfTiles][4]) {
+    constexpr CacheFormat kKey = Shape::kKey;
+    constexpr int kCodes = row_code_bytes(kKey, kTensorHeadDim);
+    constexpr int kScales = row_scales(kKey, kTensorHeadDim) * scale_bytes(kKey);
+    constexpr int kLaneBytes = kKey == CacheFormat::kInt8 ? 16 : 8;
+    const int first = 16 * position_group();
+    ring_.wait(unit);
+    const std::uint32_t codes = ring_.unit(unit) + static_cast<std::uint32_t>(first * kCodes + kLaneBytes * lane());
+    const std::uint32_t scales =
+        ring_.unit(unit) + static_cast<std::uint32_t>(kTilePositions * kCodes + (first + g()) * kScales);
+    const std::uint32_t queries =
+        queries_ + lane_bytes() + static_cast<std::uint32_t>(first_tile() * kColumnTileElements * 2);
+    multiply_keys<kKey>(codes, scales, queries, chains);
+  }
+  // Scores of the warp's 16 positions, masked, and the largest of each column to shared memory.
+  __device__ __forceinline__ void score(int tile, int unit, float (&scores)[Shape::kHalfTiles][4]) {
+    if (!has_tiles()) return;
+    float chains[2][Shape::kHalfTiles][4] = {};
+    if constexpr (has_scales(Shape::kKey)) {
+      multiply_blocks(unit, chains);
+    } else {
+      multiply_numbers(unit, chains);
     }
     const int first = begin_ + tile * kTilePositions;
     const bool masked = first + kTilePositions - 1 > (Shape::kRound ? frontier_ : first_position());
@@ -390,7 +419,6 @@ class TilesBlock {
     }
   }
   __device__ __forceinline__ void add_values(int tile, int unit) {
-    using Operands = CachedOperands<Shape::kValue>;
     const int valid = end_ - (begin_ + tile * kTilePositions);
 #pragma unroll
     for (int pair = 0; pair < 2; ++pair) {  // of steps: 32 positions
@@ -402,14 +430,19 @@ class TilesBlock {
       std::uint32_t a[2][2][4];  // [dims 0..15, 16..31][step]
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        Operands operands;
+        if constexpr (has_scales(Shape::kValue)) {
+          load_values<Shape::kValue>(ring_.unit(value_unit), 2 * warp() + j, pair, valid - 32 * pair, a[j]);
+        } else {
+          using Operands = CachedOperands<Shape::kValue>;
+          Operands operands;
 #pragma unroll
-        for (int i = 0; i < Operands::kPieces; ++i) {
-          const int piece = Operands::kPieces == 2 ? 2 * j + i : 2 * j + pair;
-          operands.words[i] = ptx::load_shared_16(values + static_cast<std::uint32_t>(piece * kCachePieceBytes));
+          for (int i = 0; i < Operands::kPieces; ++i) {
+            const int piece = Operands::kPieces == 2 ? 2 * j + i : 2 * j + pair;
+            operands.words[i] = ptx::load_shared_16(values + static_cast<std::uint32_t>(piece * kCachePieceBytes));
+          }
+          if (valid < kTilePositions) operands.keep_below(valid - 32 * pair, p());
+          operands.widen(a[j]);
         }
-        if (valid < kTilePositions) operands.keep_below(valid - 32 * pair, p());
-        operands.widen(a[j]);
       }
       const std::uint32_t weights = weights_ + lane_bytes() + static_cast<std::uint32_t>(pair * kCachePieceBytes);
 #pragma unroll

@@ -1,6 +1,7 @@
 // attention_tiles in its two uses: a part of a round, rows of prefill.
 #pragma once
 
+#include "base/error.h"
 #include "engine/cuda/attention/attention_tiles.cuh"
 #include "engine/cuda/device/launch.cuh"
 
@@ -83,6 +84,33 @@ template <class Shape>
 void launch_tiles(const char* name, int blocks, const AttentionTilesArguments& arguments, const CudaLaunch& launch) {
   launch_kernel(name, attention_tiles_kernel<Shape>,
                 {.blocks = blocks, .threads = kTilesThreads, .shared_bytes = Shape::kSharedBytes}, launch, arguments);
+}
+
+// Rounds: every column count that plan_columns gives.
+template <CacheFormat kKey, CacheFormat kValue>
+void launch_round_tiles(int parts, const AttentionTilesArguments& arguments, const CudaLaunch& launch) {
+  const int blocks = parts * arguments.kv_heads * arguments.columns.groups + arguments.fill.blocks;
+  constexpr const char* kName = "attention_tiles";
+  static_assert(std::size(kColumnTileCounts) == 5);
+  switch (arguments.columns.column_tiles) {
+    case kColumnTileCounts[0]:
+      return launch_tiles<TilesShape<kKey, kValue, kColumnTileCounts[0], true>>(kName, blocks, arguments, launch);
+    case kColumnTileCounts[1]:
+      return launch_tiles<TilesShape<kKey, kValue, kColumnTileCounts[1], true>>(kName, blocks, arguments, launch);
+    case kColumnTileCounts[2]:
+      return launch_tiles<TilesShape<kKey, kValue, kColumnTileCounts[2], true>>(kName, blocks, arguments, launch);
+    case kColumnTileCounts[3]:
+      return launch_tiles<TilesShape<kKey, kValue, kColumnTileCounts[3], true>>(kName, blocks, arguments, launch);
+    case kColumnTileCounts[4]:
+      return launch_tiles<TilesShape<kKey, kValue, kColumnTileCounts[4], true>>(kName, blocks, arguments, launch);
+    default:
+      throw internal_error("no attention kernel has so many columns");
+  }
+}
+template <CacheFormat kKey, CacheFormat kValue>
+void launch_prefill_tiles(const AttentionTilesArguments& arguments, const CudaLaunch& launch) {
+  launch_tiles<TilesShape<kKey, kValue, kMostColumnTiles, false>>(
+      "attention_prefill", arguments.kv_heads * arguments.columns.groups, arguments, launch);
 }
 
 }  // namespace tare::engine

@@ -22,10 +22,13 @@ struct TilesShape {
   static constexpr int kColumns = 8 * kTiles;
   static constexpr int kHalfTiles = (kTiles + 1) / 2;  // of a warp, in S
   static constexpr bool kRound = kInRound;
-  // Units of a tile: 64 positions x 256 dims.
+  // Units of a tile, 64 positions x 256 dims, with their scales; a place of the ring holds either kind.
   static constexpr int kKeyUnits = element_bytes(kKey);
   static constexpr int kValueUnits = element_bytes(kValue);
   static constexpr int kTileUnits = kKeyUnits + kValueUnits;
+  static constexpr int kKeyUnitBytes = kTilePositions * cache_row_bytes(kKey, kTensorHeadDim) / kKeyUnits;
+  static constexpr int kValueUnitBytes = kTilePositions * cache_row_bytes(kValue, kTensorHeadDim) / kValueUnits;
+  static constexpr int kUnitBytes = kKeyUnitBytes > kValueUnitBytes ? kKeyUnitBytes : kValueUnitBytes;
   // [ring][weights][queries][largest: 4 columns][keep: columns][what is seen: columns][barriers]
   static constexpr int kQueryBytes = kTiles * kColumnTileElements * 2;
   static constexpr int kWeightBytes = kTiles * 8 * kTilePositions * 2;
@@ -33,9 +36,9 @@ struct TilesShape {
       kWeightBytes + kQueryBytes + kColumns * 4 * (kPositionGroups + 2) + 8 * (kMostUnits + 1);
   // One block an SM: launched early, blocks that fit in pairs meet on the SMs that are free first while others stay
   // idle (T = 8 at 131,072: 220 us in pairs, 138 us so).
-  static constexpr int kRoomForUnits = (kMostSharedBytes - kOtherBytes) / kCacheUnitBytes;
+  static constexpr int kRoomForUnits = (kMostSharedBytes - kOtherBytes) / kUnitBytes;
   static constexpr int kUnits = kRoomForUnits < kMostUnits ? kRoomForUnits : kMostUnits;
-  static constexpr int kRingBytes = kUnits * kCacheUnitBytes;
+  static constexpr int kRingBytes = kUnits * kUnitBytes;
   static constexpr int kSharedBytes = kRingBytes + kOtherBytes;
   static_assert(kUnits >= kTileUnits && kUnits <= kMostUnits);
   static_assert(kTiles == 1 || kTiles % 2 == 0, "both halves of the warps have the same number of column tiles");
@@ -53,7 +56,7 @@ struct UnitRing {
   int issued = 0;  // of this run
 
   __device__ __forceinline__ std::uint32_t unit(int index) const {
-    return ring + static_cast<std::uint32_t>((base + index) % Shape::kUnits * kCacheUnitBytes);
+    return ring + static_cast<std::uint32_t>((base + index) % Shape::kUnits * Shape::kUnitBytes);
   }
   __device__ __forceinline__ void wait(int index) const {
     const int at = base + index;
@@ -65,14 +68,15 @@ struct UnitRing {
     for (; issued < limit; ++issued) {
       const int tile = issued / Shape::kTileUnits;
       const int within = issued % Shape::kTileUnits;
+      const bool of_keys = within < Shape::kKeyUnits;
       const std::byte* source =
-          within < Shape::kKeyUnits
-              ? keys + static_cast<std::int64_t>(tile * Shape::kKeyUnits + within) * kCacheUnitBytes
-              : values +
-                    static_cast<std::int64_t>(tile * Shape::kValueUnits + within - Shape::kKeyUnits) * kCacheUnitBytes;
+          of_keys ? keys + static_cast<std::int64_t>(tile * Shape::kKeyUnits + within) * Shape::kKeyUnitBytes
+                  : values + static_cast<std::int64_t>(tile * Shape::kValueUnits + within - Shape::kKeyUnits) *
+                                 Shape::kValueUnitBytes;
+      const std::uint32_t bytes = of_keys ? Shape::kKeyUnitBytes : Shape::kValueUnitBytes;
       const std::uint32_t barrier = barriers + static_cast<std::uint32_t>(8 * ((base + issued) % Shape::kUnits));
-      ptx::barrier_arrive_expect(barrier, kCacheUnitBytes);
-      ptx::bulk_copy(unit(issued), source, kCacheUnitBytes, barrier);
+      ptx::barrier_arrive_expect(barrier, bytes);
+      ptx::bulk_copy(unit(issued), source, bytes, barrier);
     }
   }
 };

@@ -117,7 +117,9 @@ INSTANTIATE_TEST_SUITE_P(
     Embedded, Agreement,
     ::testing::Values(Case{"exact", WeightFormat::kBF16, ActivationFormat::kFP32, CacheFormat::kFP32, 1e-3F},
                       Case{"bf16", WeightFormat::kBF16, ActivationFormat::kBF16, CacheFormat::kBF16, 0.15F},
-                      Case{"q4", WeightFormat::kQ4, ActivationFormat::kBF16, CacheFormat::kBF16, 0.15F}));
+                      Case{"q4", WeightFormat::kQ4, ActivationFormat::kBF16, CacheFormat::kBF16, 0.15F},
+                      Case{"int8 caches", WeightFormat::kBF16, ActivationFormat::kBF16, CacheFormat::kInt8, 0.15F},
+                      Case{"nvfp4 caches", WeightFormat::kBF16, ActivationFormat::kBF16, CacheFormat::kNVFP4, 0.5F}));
 
 }  // namespace
 }  // namespace tare::engine::test

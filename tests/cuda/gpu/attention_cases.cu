@@ -110,26 +110,23 @@ AttentionCase::AttentionCase(const CudaAttentionShape& shape, CacheFormat key, C
   cosines_ = on_device(std::vector<float>(rope_.cosines().begin(), rope_.cosines().end()));
   sines_ = on_device(std::vector<float>(rope_.sines().begin(), rope_.sines().end()));
   cache_ = std::make_unique<CudaKeyValueCache>(shape, key, value, capacity);
-  const std::int64_t run = slots_ * shape.head_dim;
-  key_content_.resize(static_cast<std::size_t>(run * shape.kv_heads * element_bytes(key)));
-  value_content_.resize(static_cast<std::size_t>(run * shape.kv_heads * element_bytes(value)));
-  const Philox key_random(7, kKeyStream);
-  const Philox value_random(7, kValueStream);
-  for (int head = 0; head < shape.kv_heads; ++head) {
-    std::byte* keys = key_content_.data() + head * run * element_bytes(key);
-    std::byte* values = value_content_.data() + head * run * element_bytes(value);
-    for (std::int64_t slot = 0; slot < slots_; ++slot) {
-      for (int dim = 0; dim < shape.head_dim; ++dim) {
-        const auto index = static_cast<std::uint64_t>((head * slots_ + slot) * shape.head_dim + dim);
-        // Uniform numbers of deviation 1: a normal one costs a logarithm and a cosine.
-        const auto uniform = [&](const Philox& random) {
-          return static_cast<float>(3.4641016 * (random.uniform_at(index) - 0.5));
-        };
-        encode(key, uniform(key_random), keys + key_place(key, shape.head_dim, slot, dim));
-        encode(value, uniform(value_random), values + value_place(value, shape.head_dim, slot, dim));
+  const auto fill = [&](const CacheRun& run, std::vector<std::byte>& content, std::uint64_t stream) {
+    content.resize(static_cast<std::size_t>(head_bytes(run) * shape.kv_heads));
+    const Philox random(7, stream);
+    std::vector<float> row(static_cast<std::size_t>(shape.head_dim));
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      for (std::int64_t slot = 0; slot < slots_; ++slot) {
+        for (int dim = 0; dim < shape.head_dim; ++dim) {
+          // Uniform numbers of deviation 1: a normal one costs a logarithm and a cosine.
+          const auto index = static_cast<std::uint64_t>((head * slots_ + slot) * shape.head_dim + dim);
+          row[static_cast<std::size_t>(dim)] = static_cast<float>(3.4641016 * (random.uniform_at(index) - 0.5));
+        }
+        run.encode(content.data() + head * head_bytes(run), slot, row);
       }
     }
-  }
+  };
+  fill(keys_run(), key_content_, kKeyStream);
+  fill(values_run(), value_content_, kValueStream);
 }
 
 std::string AttentionCase::name() const {
@@ -138,63 +135,46 @@ std::string AttentionCase::name() const {
          std::to_string(shape_.head_dim);
 }
 
-float AttentionCase::decode(CacheFormat format, const std::byte* at) const {
-  if (format == CacheFormat::kFP8) return e4m3_to_float(static_cast<std::uint8_t>(*at));
-  if (format == CacheFormat::kBF16) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, at, sizeof bits);
-    return bfloat16_to_float(bits);
-  }
-  float number = 0;
-  std::memcpy(&number, at, sizeof number);
-  return number;
-}
-
-void AttentionCase::encode(CacheFormat format, float value, std::byte* at) const {
-  if (format == CacheFormat::kFP8) {
-    *at = std::byte{float_to_e4m3(value)};
-  } else if (format == CacheFormat::kBF16) {
-    const std::uint16_t bits = float_to_bfloat16(value);
-    std::memcpy(at, &bits, sizeof bits);
-  } else {
-    std::memcpy(at, &value, sizeof value);
-  }
-}
-
 void AttentionCase::reset_cache(int frontier) {
   key_initial_ = key_content_;
   value_initial_ = value_content_;
-  const auto poison = [&](std::vector<std::byte>& bytes, CacheFormat format, auto place) {
-    const std::int64_t run = slots_ * shape_.head_dim * element_bytes(format);
+  const auto poison = [&](std::vector<std::byte>& bytes, const CacheRun& run) {
     const std::int64_t whole = cache_slots(frontier);  // from here on a head's run is contiguous in any layout
     for (int head = 0; head < shape_.kv_heads; ++head) {
-      std::byte* begin = bytes.data() + head * run;
+      std::byte* begin = bytes.data() + head * head_bytes(run);
       for (std::int64_t slot = frontier; slot < whole; ++slot) {
-        for (int dim = 0; dim < shape_.head_dim; ++dim) {
-          std::memset(begin + place(format, shape_.head_dim, slot, dim), 0xFF,
-                      static_cast<std::size_t>(element_bytes(format)));
-        }
+        for (const std::int64_t place : run.places(slot)) begin[place] = std::byte{0xFF};
       }
-      const std::int64_t from = std::min(whole, slots_) * shape_.head_dim * element_bytes(format);
-      std::memset(begin + from, 0xFF, static_cast<std::size_t>(run - from));
+      const std::int64_t from = std::min(whole, slots_) * run.row_bytes();
+      std::memset(begin + from, 0xFF, static_cast<std::size_t>(head_bytes(run) - from));
     }
   };
-  poison(key_initial_, cache_->key_format, key_place);
-  poison(value_initial_, cache_->value_format, value_place);
+  poison(key_initial_, keys_run());
+  poison(value_initial_, values_run());
   copy_to_device(cache_->keys(), key_initial_);
   copy_to_device(cache_->values(), value_initial_);
 }
 
 void AttentionCase::corrupt_key(int kv_head, int position) {
-  const CacheFormat format = cache_->key_format;
   std::vector<std::byte> bytes(key_initial_.size());
   copy_to_host(bytes, cache_->keys());
-  std::byte* run = bytes.data() + kv_head * slots_ * shape_.head_dim * element_bytes(format);
-  for (int dim = 0; dim < shape_.head_dim; ++dim) {
-    std::byte* at = run + key_place(format, shape_.head_dim, position, dim);
-    encode(format, -decode(format, at), at);
-  }
+  const CacheRun run = keys_run();
+  std::byte* begin = bytes.data() + kv_head * head_bytes(run);
+  std::vector<float> row;
+  for (int dim = 0; dim < shape_.head_dim; ++dim) row.push_back(-run.decode(begin, position, dim));
+  run.encode(begin, position, row);
   copy_to_device(cache_->keys(), bytes);
+}
+
+void AttentionCase::corrupt_scales(bool of_values, int kv_head, int position, float factor) {
+  std::byte* memory = of_values ? cache_->values() : cache_->keys();
+  const CacheRun run = of_values ? values_run() : keys_run();
+  std::vector<std::byte> bytes((of_values ? value_initial_ : key_initial_).size());
+  copy_to_host(bytes, memory);
+  std::byte* begin = bytes.data() + kv_head * head_bytes(run);
+  for (int block = 0; block < row_scales(run.format, run.head_dim); ++block)
+    run.set_scale(begin, position, block, run.scale(begin, position, block) * factor);
+  copy_to_device(memory, bytes);
 }
 
 TilePlan AttentionCase::plan() const {
@@ -344,6 +324,29 @@ std::vector<double> AttentionCase::normed_and_rotated(const float* x, const std:
   return y;
 }
 
+// Half a unit in the last place, and FP32 rounding before it. Of a block the unit is its scale's, which is held against
+// the block's largest number.
+double AttentionCase::key_error(const std::byte* run, int slot, const std::vector<double>& key, int dim) const {
+  const CacheFormat format = cache_->key_format;
+  const double wanted = std::abs(key[static_cast<std::size_t>(dim)]);
+  constexpr double kFloat = 1e-6;
+  if (!has_scales(format)) {
+    const double rounding = format == CacheFormat::kFP32 ? 0 : format == CacheFormat::kBF16 ? 0x1p-8 : 0x1p-4;
+    return wanted * (rounding + kFloat) + (format == CacheFormat::kFP8 ? 0x1p-10 : kFloat);
+  }
+  const int block = dim / scale_block(format);
+  double absmax = 0;
+  for (int i = block * scale_block(format); i < std::min((block + 1) * scale_block(format), shape_.head_dim); ++i)
+    absmax = std::max(absmax, std::abs(key[static_cast<std::size_t>(i)]));
+  const double scale = keys_run().scale(run, slot, block);
+  const double ideal = absmax / (format == CacheFormat::kInt8 ? kInt8MostCode : 6);
+  const double most = format == CacheFormat::kInt8 ? ideal * (0x1p-8 + kFloat) : ideal * (0x1p-4 + kFloat) + 0x1p-10;
+  if (!(std::abs(scale - ideal) <= most)) return -1;
+  // Codes of NVFP4 are 0.5 apart below 2, then 1 and 2: a quarter of what they are, or of 1, is the furthest.
+  const double codes = format == CacheFormat::kInt8 ? 0.5 : std::max(1.0, wanted / scale) / 4;
+  return scale * codes * (1 + 0x1p-6) + wanted * kFloat;
+}
+
 void AttentionCase::expect_cache(int first, int end) const {
   std::vector<std::byte> keys(key_initial_.size());
   std::vector<std::byte> values(value_initial_.size());
@@ -351,42 +354,46 @@ void AttentionCase::expect_cache(int first, int end) const {
   copy_to_host(values, cache_->values());
   std::vector<std::byte> keys_left = keys;  // with what was appended taken back
   std::vector<std::byte> values_left = values;
-  const CacheFormat key_format = cache_->key_format;
-  const CacheFormat value_format = cache_->value_format;
-  const std::int64_t run = slots_ * shape_.head_dim;
-  // Half a unit in the last place, and FP32 rounding before it.
-  const double key_rounding = key_format == CacheFormat::kFP32 ? 0 : key_format == CacheFormat::kBF16 ? 0x1p-8 : 0x1p-4;
+  std::vector<std::byte> encoded = values;
+  const CacheRun key_run = keys_run();
+  const CacheRun value_run = values_run();
   int wrong_keys = 0;
   int wrong_values = 0;
   for (int position = first; position < end; ++position) {
     const std::vector<float> rows = projections(content_of(first, position - first));
     for (int head = 0; head < shape_.kv_heads; ++head) {
+      const auto head_dim = static_cast<std::size_t>(shape_.head_dim);
       const float* key_row = rows.data() + (2 * shape_.heads + head) * shape_.head_dim;
       const float* value_row = key_row + shape_.kv_heads * shape_.head_dim;
+      const std::byte* key_begin = keys.data() + head * head_bytes(key_run);
       const std::vector<double> key = normed_and_rotated(key_row, k_norm_, position_of(first, position - first));
       for (int dim = 0; dim < shape_.head_dim; ++dim) {
-        const std::int64_t key_at =
-            head * run * element_bytes(key_format) + key_place(key_format, shape_.head_dim, position, dim);
-        const std::int64_t value_at =
-            head * run * element_bytes(value_format) + value_place(value_format, shape_.head_dim, position, dim);
         const double wanted = key[static_cast<std::size_t>(dim)];
-        const double got = decode(key_format, keys.data() + key_at);
-        const double least = key_format == CacheFormat::kFP8 ? 0x1p-10 : 1e-6;
-        if (!(std::abs(got - wanted) <= std::abs(wanted) * (key_rounding + 1e-6) + least) && ++wrong_keys == 1) {
+        const double got = key_run.decode(key_begin, position, dim);
+        if (!(std::abs(got - wanted) <= key_error(key_begin, position, key, dim)) && ++wrong_keys == 1) {
           ADD_FAILURE() << name() << ": key of position " << position << ", head " << head << ", dim " << dim << " is "
                         << got << ", wanted " << wanted;
         }
-        std::byte encoded[4];
-        encode(value_format, value_row[dim], encoded);
-        const auto size = static_cast<std::size_t>(element_bytes(value_format));
-        if (std::memcmp(encoded, values.data() + value_at, size) != 0 && ++wrong_values == 1) {
-          ADD_FAILURE() << name() << ": value of position " << position << ", head " << head << ", dim " << dim
-                        << " is " << decode(value_format, values.data() + value_at) << ", wanted " << value_row[dim];
-        }
-        std::memcpy(keys_left.data() + key_at, key_initial_.data() + key_at,
-                    static_cast<std::size_t>(element_bytes(key_format)));
-        std::memcpy(values_left.data() + value_at, value_initial_.data() + value_at, size);
       }
+      const std::int64_t value_begin = head * head_bytes(value_run);
+      value_run.encode(encoded.data() + value_begin, position, {value_row, head_dim});
+      for (const std::int64_t place : value_run.places(position)) {
+        const auto at = static_cast<std::size_t>(value_begin + place);
+        if (encoded[at] != values[at] && ++wrong_values == 1) {
+          ADD_FAILURE() << name() << ": value of position " << position << ", head " << head << ", byte " << place
+                        << " of its run is " << static_cast<int>(values[at]) << ", wanted "
+                        << static_cast<int>(encoded[at]);
+        }
+      }
+      const auto take_back = [&](const CacheRun& run, std::vector<std::byte>& left,
+                                 const std::vector<std::byte>& initial) {
+        for (const std::int64_t place : run.places(position)) {
+          const auto at = static_cast<std::size_t>(head * head_bytes(run) + place);
+          left[at] = initial[at];
+        }
+      };
+      take_back(key_run, keys_left, key_initial_);
+      take_back(value_run, values_left, value_initial_);
     }
   }
   EXPECT_EQ(wrong_keys, 0);
@@ -397,26 +404,21 @@ void AttentionCase::expect_cache(int first, int end) const {
 
 std::vector<double> AttentionCase::oracle(int frontier, int tokens) const {
   const int head_dim = shape_.head_dim;
-  const std::int64_t run = slots_ * head_dim;
-  const auto decoded = [&](const std::byte* source, CacheFormat format, auto place) {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(run * shape_.kv_heads * element_bytes(format)));
+  const auto decoded = [&](const std::byte* source, const CacheRun& run) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(head_bytes(run) * shape_.kv_heads));
     copy_to_host(bytes, source);
-    std::vector<float> table(256);  // E4M3 in one look
-    for (std::size_t bits = 0; bits < 256; ++bits) table[bits] = e4m3_to_float(static_cast<std::uint8_t>(bits));
-    std::vector<float> numbers(static_cast<std::size_t>(run * shape_.kv_heads));
+    std::vector<float> numbers(static_cast<std::size_t>(slots_ * head_dim * shape_.kv_heads));
     for (int head = 0; head < shape_.kv_heads; ++head) {
+      const std::byte* begin = bytes.data() + head * head_bytes(run);
       for (std::int64_t slot = 0; slot < frontier + tokens; ++slot) {
-        for (int dim = 0; dim < head_dim; ++dim) {
-          const std::byte* at = bytes.data() + head * run * element_bytes(format) + place(format, head_dim, slot, dim);
-          numbers[static_cast<std::size_t>(head * run + slot * head_dim + dim)] =
-              format == CacheFormat::kFP8 ? table[static_cast<std::size_t>(*at)] : decode(format, at);
-        }
+        for (int dim = 0; dim < head_dim; ++dim)
+          numbers[static_cast<std::size_t>((head * slots_ + slot) * head_dim + dim)] = run.decode(begin, slot, dim);
       }
     }
     return on_device(numbers);
   };
-  const DeviceBuffer keys = decoded(cache_->keys(), cache_->key_format, key_place);
-  const DeviceBuffer values = decoded(cache_->values(), cache_->value_format, value_place);
+  const DeviceBuffer keys = decoded(cache_->keys(), keys_run());
+  const DeviceBuffer values = decoded(cache_->values(), values_run());
   std::vector<double> queries;
   std::vector<double> gates;
   const double scale = 1 / std::sqrt(static_cast<double>(head_dim));

@@ -11,6 +11,7 @@
 #include "engine/backend/token_tree.h"
 #include "engine/cuda/attention/attention.h"
 #include "engine/cuda/attention/attention_layout.h"
+#include "tests/cuda/gpu/cache_rows.h"
 #include "tests/cuda/gpu/gpu_test.h"
 
 namespace tare::engine::test {
@@ -25,6 +26,8 @@ class AttentionCase {
   void reset_cache(int frontier);
   // Turns over the sign of one position's key of one head.
   void corrupt_key(int kv_head, int position);
+  // Multiplies the scales of one position's key or value of one head, of a format with scales.
+  void corrupt_scales(bool of_values, int kv_head, int position, float factor);
 
   // The tokens of rounds from here on are the nodes of a tree, or, without one, a chain.
   void set_tree(std::optional<TokenTree> tree) { tree_ = std::move(tree); }
@@ -76,8 +79,11 @@ class AttentionCase {
     return frontier + (tree_ ? tree_->depths()[static_cast<std::size_t>(token)] : token);
   }
   [[nodiscard]] std::vector<std::vector<float>> planes_of(int position) const;
-  [[nodiscard]] float decode(CacheFormat format, const std::byte* at) const;
-  void encode(CacheFormat format, float value, std::byte* at) const;
+  [[nodiscard]] CacheRun keys_run() const { return {cache_->key_format, false, shape_.head_dim}; }
+  [[nodiscard]] CacheRun values_run() const { return {cache_->value_format, true, shape_.head_dim}; }
+  [[nodiscard]] std::int64_t head_bytes(const CacheRun& run) const { return slots_ * run.row_bytes(); }
+  // By how much the key in a slot may be off; negative when its scale is wrong.
+  [[nodiscard]] double key_error(const std::byte* run, int slot, const std::vector<double>& key, int dim) const;
   [[nodiscard]] std::vector<double> normed_and_rotated(const float* x, const std::vector<float>& gain,
                                                        int position) const;
   std::vector<std::byte> run(int tokens, const PassOptions& options, std::size_t workspace_bytes,

@@ -21,16 +21,18 @@ constexpr CudaAttentionShape kHead64{.heads = 4, .kv_heads = 2, .head_dim = 64, 
 constexpr CudaAttentionShape kHead128{.heads = 8, .kv_heads = 2, .head_dim = 128, .rotary_dim = 128, .eps = 1e-6F};
 
 constexpr int kTokenCounts[] = {1, 2, 7, 8, 16, 17, 32};
-constexpr CacheFormat kFormats[] = {CacheFormat::kFP32, CacheFormat::kBF16, CacheFormat::kFP8};
+constexpr CacheFormat kFormats[] = {CacheFormat::kFP32, CacheFormat::kBF16, CacheFormat::kFP8, CacheFormat::kInt8,
+                                    CacheFormat::kNVFP4};
+constexpr CacheFormat kScaledFormats[] = {CacheFormat::kInt8, CacheFormat::kNVFP4};
 
 constexpr std::int64_t kLongBound = 5000;
 
 // Of the worst token's row: FP32 arithmetic, or FP16 queries and weights, which keep 11 bits.
 double tolerance(const AttentionCase& a_case) {
   const CudaKeyValueCache& cache = a_case.cache();
-  const bool tiled = cache_is_tiled(cache.key_format, a_case.shape().head_dim) &&
-                     cache_is_tiled(cache.value_format, a_case.shape().head_dim);
-  return tiled ? 2e-3 : 1e-5;
+  const bool tiles =
+      a_case.shape().head_dim == kTensorHeadDim && has_tiles_kernel(cache.key_format, cache.value_format);
+  return tiles ? 2e-3 : 1e-5;
 }
 
 void expect_round(AttentionCase& a_case, int frontier, int tokens) {
@@ -199,6 +201,50 @@ TEST_F(Attention, OneCorruptedKeyIsSeen) {
       EXPECT_GT(error, tolerance(a_case) / 100) << a_case.name() << ": position " << position;
     }
     EXPECT_GT(most, tolerance(a_case)) << a_case.name();
+  }
+}
+
+// And one row whose scales are four times what they are, of keys or of values.
+TEST_F(Attention, OneWrongScaleIsSeen) {
+  constexpr int kFrontier = 100;
+  for (const CacheFormat format : kScaledFormats) {
+    AttentionCase a_case(k27b, format, format, 200);
+    a_case.reset_cache(kFrontier);
+    std::ignore = a_case.round(kFrontier, 1);
+    const std::vector<double> wanted = a_case.oracle(kFrontier, 1);
+    for (const bool of_values : {false, true}) {
+      double most = 0;
+      for (const int position : {0, 63, 64, 99}) {
+        a_case.reset_cache(kFrontier);
+        a_case.corrupt_scales(of_values, 2, position, 4);
+        most = std::max(most, worst_token(a_case.round(kFrontier, 1), wanted, a_case.columns()).error);
+      }
+      EXPECT_GT(most, 2 * tolerance(a_case)) << a_case.name() << (of_values ? ", values: " : ", keys: ") << most;
+    }
+  }
+}
+
+// What was not finite when it was stored has the scale NaN: it reaches every query that sees it, and no other head.
+TEST_F(Attention, AScaleThatIsNoNumberReachesTheRows) {
+  constexpr int kFrontier = 200;
+  constexpr int kTokens = 3;
+  for (const CudaAttentionShape& shape : {k27b, kHead64}) {
+    for (const CacheFormat format : kScaledFormats) {
+      AttentionCase a_case(shape, format, format, 300);
+      for (const bool of_values : {false, true}) {
+        for (const bool prefill : {false, true}) {
+          a_case.reset_cache(kFrontier);
+          a_case.corrupt_scales(of_values, 1, 77, std::nanf(""));
+          const std::vector<float> got =
+              prefill ? a_case.prefill(kFrontier, kTokens) : a_case.round(kFrontier, kTokens);
+          const std::int64_t a_kv_head = a_case.columns() / shape.kv_heads;
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            const bool of_head = static_cast<std::int64_t>(i) % a_case.columns() / a_kv_head == 1;
+            ASSERT_EQ(std::isnan(got[i]), of_head) << a_case.name() << ", column " << i;
+          }
+        }
+      }
+    }
   }
 }
 

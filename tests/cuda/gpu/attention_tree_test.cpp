@@ -17,15 +17,19 @@ constexpr CudaAttentionShape kSmall{.heads = 4, .kv_heads = 2, .head_dim = 24, .
 struct Formats {
   CacheFormat key, value;
 };
-constexpr std::array<Formats, 4> kFormats = {{{CacheFormat::kFP32, CacheFormat::kFP32},
+constexpr std::array<Formats, 8> kFormats = {{{CacheFormat::kFP32, CacheFormat::kFP32},
                                               {CacheFormat::kBF16, CacheFormat::kBF16},
                                               {CacheFormat::kFP8, CacheFormat::kFP8},
-                                              {CacheFormat::kFP8, CacheFormat::kBF16}}};
+                                              {CacheFormat::kFP8, CacheFormat::kBF16},
+                                              {CacheFormat::kInt8, CacheFormat::kInt8},
+                                              {CacheFormat::kNVFP4, CacheFormat::kNVFP4},
+                                              {CacheFormat::kInt8, CacheFormat::kNVFP4},
+                                              {CacheFormat::kNVFP4, CacheFormat::kBF16}}};
 constexpr std::uint64_t kVocab = 1000;  // tokens of the trees say nothing here
 
 bool on_tensor_cores(const AttentionCase& a_case) {
-  return cache_is_tiled(a_case.cache().key_format, a_case.shape().head_dim) &&
-         cache_is_tiled(a_case.cache().value_format, a_case.shape().head_dim);
+  return a_case.shape().head_dim == kTensorHeadDim &&
+         has_tiles_kernel(a_case.cache().key_format, a_case.cache().value_format);
 }
 // As in attention_test.cpp.
 double tolerance(const AttentionCase& a_case) {
@@ -143,10 +147,11 @@ struct Bytes {
   std::vector<std::byte> keys, values;
 };
 Bytes bytes_of(const CudaKeyValueCache& cache) {
-  const std::size_t elements = static_cast<std::size_t>(cache_slots(cache.capacity)) *
-                               static_cast<std::size_t>(cache.shape.kv_heads * cache.shape.head_dim);
-  Bytes bytes{std::vector<std::byte>(elements * static_cast<std::size_t>(element_bytes(cache.key_format))),
-              std::vector<std::byte>(elements * static_cast<std::size_t>(element_bytes(cache.value_format)))};
+  const auto rows = static_cast<std::size_t>(cache_slots(cache.capacity) * cache.shape.kv_heads);
+  const auto of = [&](CacheFormat format) {
+    return std::vector<std::byte>(rows * static_cast<std::size_t>(cache_row_bytes(format, cache.shape.head_dim)));
+  };
+  Bytes bytes{of(cache.key_format), of(cache.value_format)};
   copy_to_host(bytes.keys, cache.keys());
   copy_to_host(bytes.values, cache.values());
   return bytes;
@@ -154,20 +159,17 @@ Bytes bytes_of(const CudaKeyValueCache& cache) {
 // Copies slot `from` of one to slot `to` of the other.
 void copy_slot(const CudaKeyValueCache& cache, const Bytes& source, int from, Bytes& target, int to) {
   const CudaAttentionShape& shape = cache.shape;
-  const std::int64_t run = cache_slots(cache.capacity) * shape.head_dim;
-  for (int head = 0; head < shape.kv_heads; ++head) {
-    for (int dim = 0; dim < shape.head_dim; ++dim) {
-      const auto copy = [&](const std::vector<std::byte>& a, std::vector<std::byte>& b, CacheFormat format,
-                            auto place) {
-        const std::int64_t size = element_bytes(format);
-        const std::int64_t begin = head * run * size;
-        std::copy_n(a.begin() + begin + place(format, shape.head_dim, from, dim), size,
-                    b.begin() + begin + place(format, shape.head_dim, to, dim));
-      };
-      copy(source.keys, target.keys, cache.key_format, key_place);
-      copy(source.values, target.values, cache.value_format, value_place);
+  const auto copy = [&](const CacheRun& run, const std::vector<std::byte>& a, std::vector<std::byte>& b) {
+    const std::vector<std::int64_t> sources = run.places(from);
+    const std::vector<std::int64_t> targets = run.places(to);
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      const std::int64_t begin = head * cache_slots(cache.capacity) * run.row_bytes();
+      for (std::size_t i = 0; i < sources.size(); ++i)
+        b[static_cast<std::size_t>(begin + targets[i])] = a[static_cast<std::size_t>(begin + sources[i])];
     }
-  }
+  };
+  copy({cache.key_format, false, shape.head_dim}, source.keys, target.keys);
+  copy({cache.value_format, true, shape.head_dim}, source.values, target.values);
 }
 
 // Two layers at once; paths of every length, from every start; what does not belong to the path stays as it is.

@@ -296,7 +296,64 @@ TEST_F(HopperTest, CacheAndStateFormatsComeNear) {
     o.kv.key = CacheFormat::kFP8;
     o.kv.rotation = KeyRotation::kHadamard;
   });
+  check("int8 caches", 2e-2, [](EngineOptions& o) { o.kv.key = o.kv.value = CacheFormat::kInt8; });
+  check("nvfp4 caches", 3e-1, [](EngineOptions& o) { o.kv.key = o.kv.value = CacheFormat::kNVFP4; });
+  check("rotated nvfp4 keys", 3e-1, [](EngineOptions& o) {
+    o.kv.key = CacheFormat::kNVFP4;
+    o.kv.rotation = KeyRotation::kHadamard;
+  });
   check("bf16 columns", 1e-2, [](EngineOptions& o) { o.state.convolution = CacheFormat::kBF16; });
+}
+
+// Caches with scales: the CPU's have the same numbers but where a sum that was rounded otherwise turns a code, so both
+// backends are much nearer to each other than to FP32 caches. On tensor cores, and of unlike formats in FP32.
+TEST_F(HopperTest, CachesWithScalesAreTheCPUs) {
+  const Golden golden(fixture("hybrid-headdim256") / "golden-261.safetensors");
+  const std::vector<float> exact = golden.floats("logits");
+  const auto text = std::span(golden.tokens);
+  constexpr std::size_t kPrompt = 200;
+  struct Caches {
+    CacheFormat key, value;
+    KeyRotation rotation;
+  };
+  for (const Caches& caches : {Caches{CacheFormat::kInt8, CacheFormat::kInt8, KeyRotation::kNone},
+                               Caches{CacheFormat::kInt8, CacheFormat::kInt8, KeyRotation::kHadamard},
+                               Caches{CacheFormat::kNVFP4, CacheFormat::kNVFP4, KeyRotation::kNone},
+                               Caches{CacheFormat::kNVFP4, CacheFormat::kNVFP4, KeyRotation::kHadamard},
+                               Caches{CacheFormat::kInt8, CacheFormat::kNVFP4, KeyRotation::kNone},
+                               Caches{CacheFormat::kBF16, CacheFormat::kInt8, KeyRotation::kHadamard}}) {
+    const auto logits_of = [&](Backend& backend, std::size_t width) {
+      const std::span<const float> prefilled = backend.prefill(text.first(kPrompt));
+      std::vector<float> logits(prefilled.begin(), prefilled.end());
+      for (std::size_t at = kPrompt; at + 1 < text.size(); at += width) {
+        const std::size_t count = std::min(width, text.size() - 1 - at);
+        const VerifyOutput output = backend.verify(text.subspan(at, count), {.logits = true});
+        logits.insert(logits.end(), output.logits.begin(), output.logits.end());
+        backend.commit(static_cast<int>(count));
+      }
+      return logits;
+    };
+    const auto options_with = [&](EngineOptions options) {
+      options.kv = {.key = caches.key, .value = caches.value, .rotation = caches.rotation};
+      return options;
+    };
+    const std::vector<float> on_cpu = logits_of(*open_backend("hybrid-headdim256", options_with(exact_options())), 1);
+    const std::vector<float> exact_caches = logits_of(*open_backend("hybrid-headdim256", exact_options()), 1);
+    const double codec = relative(on_cpu, exact_caches);
+    std::vector<float> first;
+    for (const std::size_t width : {1, 2, 5, 8, 16}) {
+      const std::unique_ptr<Backend> backend = open_cuda(headdim256(), options_with(cuda_options(Numbers::kExact)));
+      const std::vector<float> on_gpu = logits_of(*backend, width);
+      if (first.empty()) first = on_gpu;
+      EXPECT_TRUE(same_bits(on_gpu, first)) << "width " << width;
+    }
+    const double error = relative(first, on_cpu);
+    std::cout << "[          ] " << to_text(caches.key) << ", " << to_text(caches.value)
+              << (caches.rotation == KeyRotation::kNone ? "" : ", rotated") << ": " << error
+              << " from the CPU, which is " << codec << " from FP32 caches\n";
+    EXPECT_LT(error, 0.5 * codec);
+    EXPECT_GT(codec, 1e-4) << "the control: these caches change nothing";
+  }
 }
 
 // Keys and queries turned alike: scores are the same but for rounding, in FP32 kernels, on tensor cores, in chunks and
@@ -360,6 +417,11 @@ TEST_F(HopperTest, InventoryCountsWhatIsResident) {
   options.weights.format = WeightFormat::kQ4;
   const std::unique_ptr<Backend> backend = open_cuda(headdim256(), options);
   const WeightInventory inventory = backend->inventory(100, 1);
+  options.kv.key = options.kv.value = CacheFormat::kInt8;
+  const std::unique_ptr<Backend> int8 = open_cuda(headdim256(), options);
+  // Rows of 256: 512 bytes in BF16, 264 in INT8.
+  EXPECT_EQ(int8->inventory(100, 1).bytes_per_round(AccessPattern::kCache) * 512,
+            inventory.bytes_per_round(AccessPattern::kCache) * 264);
   EXPECT_GT(inventory.bytes_per_round(AccessPattern::kStream), 0U);
   EXPECT_GT(inventory.bytes_per_round(AccessPattern::kState), 0U);
   EXPECT_GT(backend->inventory(200, 1).bytes_per_round(), inventory.bytes_per_round());

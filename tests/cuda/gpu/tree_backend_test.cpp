@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <optional>
 #include <tuple>
 
 #include "base/error.h"
@@ -27,6 +28,7 @@ struct Way {
   // Most relative error of logits against the path alone; 0: the same bits. What is promised: 1e-5 with FP32
   // activations, 1e-2 in BF16 compute; an FP8 key or value that rounds the other way is another by up to a sixteenth.
   double bound;
+  std::optional<CacheFormat> values = {};  // where they are of another format than the keys
 };
 void PrintTo(const Way& way, std::ostream* out) {
   *out << way.name;
@@ -40,6 +42,10 @@ constexpr Way kWays[] = {
     {"Bf16Ring", ActivationFormat::kBF16, CacheFormat::kBF16, GdnForm::kRecurrent, Rollback::kRing, 1e-2},
     {"Bf16Snapshot", ActivationFormat::kBF16, CacheFormat::kBF16, GdnForm::kRecurrent, Rollback::kSnapshot, 1e-2},
     {"Bf16Chunked", ActivationFormat::kBF16, CacheFormat::kBF16, GdnForm::kChunked, Rollback::kTreeChunk, 1e-2},
+    {"ExactRingScaledCaches", ActivationFormat::kFP32, CacheFormat::kInt8, GdnForm::kRecurrent, Rollback::kRing, 0,
+     CacheFormat::kNVFP4},
+    {"Bf16RingInt8Caches", ActivationFormat::kBF16, CacheFormat::kInt8, GdnForm::kRecurrent, Rollback::kRing, 2e-2},
+    {"Bf16ChunkedNVFP4Caches", ActivationFormat::kBF16, CacheFormat::kNVFP4, GdnForm::kChunked, Rollback::kRing, 2e-1},
     {"Bf16ChunkedFp8Caches", ActivationFormat::kBF16, CacheFormat::kFP8, GdnForm::kChunked, Rollback::kRing, 3e-2},
 };
 
@@ -48,7 +54,8 @@ std::unique_ptr<Backend> open_way(const Way& way, const std::function<void(Engin
   options.backend = BackendKind::kCuda;
   options.context = 512;
   options.activations.format = way.activations;
-  options.kv.key = options.kv.value = way.caches;
+  options.kv.key = way.caches;
+  options.kv.value = way.values.value_or(way.caches);
   options.gdn.form = way.form;
   options.rollback = way.rollback;
   if (change) change(options);
