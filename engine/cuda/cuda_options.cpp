@@ -29,7 +29,6 @@ void refuse_codecs(const EngineOptions& options) {
   for (std::size_t i = 0; i < options.weights.overrides.size(); ++i)
     refuse_weights(options.weights.overrides[i].format, fmt::format("weights.overrides[{}].format", i));
   refuse(options.weights.scales != ScaleFormat::kFP16, "weights.scales", to_text(options.weights.scales));
-  refuse(options.state.recurrent == StateFormat::kInt8, "state.recurrent", to_text(options.state.recurrent));
 }
 
 // Rows are exported in tiles, states in the kernels' order, a drafter's context not at all.

@@ -6,7 +6,6 @@
 #include "engine/cuda/attention/attention_layout.h"
 #include "engine/cuda/device/device_buffer.h"
 #include "engine/cuda/gdn/gdn_layout.h"
-#include "engine/formats/state_codec.h"
 
 namespace tare::engine {
 namespace {
@@ -27,10 +26,6 @@ void for_runs(const CudaKeyValueCache& cache, std::int64_t first, std::int64_t l
   each(cache.values(), cache.value_format);
 }
 
-std::size_t stored_bytes(const CudaGdnCache& cache) {
-  return static_cast<std::size_t>(
-      state_bytes_of(cache.state_format, static_cast<std::int64_t>(cache.shape.value_heads) * kGdnHead, kGdnHead));
-}
 std::size_t scale_bytes(const CudaGdnCache& cache) {
   return static_cast<std::size_t>(cache.shape.value_heads) * kGdnScaleCopies * sizeof(float);
 }
@@ -55,11 +50,8 @@ std::size_t exported_elements(const CudaGdnCache& cache) {
 
 void export_state(const CudaGdnCache& cache, std::vector<float>& state, ByteWriter& beside) {
   const GdnMemory memory = gdn_memory(cache);
-  std::vector<std::byte> stored(stored_bytes(cache));
-  copy_to_host(stored, static_cast<const std::byte*>(memory.state));
-  const std::size_t first = state.size();
-  state.resize(first + exported_elements(cache));
-  decode_state(cache.state_format, stored, kGdnHead, std::span(state).subspan(first));
+  const std::vector<float> elements = read_state_elements(cache);
+  state.insert(state.end(), elements.begin(), elements.end());
   copy_to_host({beside.grow(scale_bytes(cache)), scale_bytes(cache)},
                reinterpret_cast<const std::byte*>(memory.scales));
   copy_to_host({beside.grow(cache.column_bytes()), cache.column_bytes()}, cache.column_data());
@@ -67,9 +59,7 @@ void export_state(const CudaGdnCache& cache, std::vector<float>& state, ByteWrit
 
 void import_state(const CudaGdnCache& cache, std::span<const float> state, ByteReader& beside) {
   const GdnMemory memory = gdn_memory(cache);
-  std::vector<std::byte> stored(stored_bytes(cache));
-  encode_state(cache.state_format, state, kGdnHead, stored);
-  copy_to_device(static_cast<std::byte*>(memory.state), stored);
+  write_state_elements(cache, state);
   copy_to_device(reinterpret_cast<std::byte*>(memory.scales), {beside.take(scale_bytes(cache)), scale_bytes(cache)});
   copy_to_device(cache.column_data(), {beside.take(cache.column_bytes()), cache.column_bytes()});
 }

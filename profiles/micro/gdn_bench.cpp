@@ -20,7 +20,7 @@ using engine::GdnForm;
 using engine::StateFormat;
 
 constexpr GdnForm kForms[] = {GdnForm::kRecurrent, GdnForm::kChunked};
-constexpr StateFormat kStates[] = {StateFormat::kFP32, StateFormat::kFP16};
+constexpr StateFormat kStates[] = {StateFormat::kFP32, StateFormat::kFP16, StateFormat::kInt8};
 constexpr int kTokens[] = {1, 4, 8, 16, 32};
 
 void gdn(benchmark::State& state, GdnForm form, StateFormat format, int tokens) {

@@ -68,6 +68,10 @@ TEST(MemoryPlan, FollowsTheOptions) {
   EngineOptions half_state = rounds_in_bf16();
   half_state.state.recurrent = StateFormat::kFP16;
   EXPECT_EQ(base.at("recurrent state") - plan_of(half_state, kContext).at("recurrent state"), 150'994'944U / 2);
+  // 48 layers of 48 states of 128 x 128: a byte an element, and a scale of two bytes for every 64.
+  half_state.state.recurrent = StateFormat::kInt8;
+  EXPECT_EQ(base.at("recurrent state") - plan_of(half_state, kContext).at("recurrent state"),
+            150'994'944U - 48U * 48U * 16'896U);
   EngineOptions longer_chunk = rounds_in_bf16();
   longer_chunk.prefill.chunk = 8192;
   EXPECT_GT(plan_of(longer_chunk, kContext).at("work space"), base.at("work space"));

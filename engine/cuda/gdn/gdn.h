@@ -87,6 +87,11 @@ class CudaGdnCache {
   DeviceBuffer state_, columns_, records_, snapshots_;
 };
 
+// A layer's state elements as they are stored, widened to FP32, in the kernels' order (gdn_layout.h) and without their
+// scale; and back, which gives the same bits.
+[[nodiscard]] std::vector<float> read_state_elements(const CudaGdnCache& cache);
+void write_state_elements(const CudaGdnCache& cache, std::span<const float> elements);
+
 // qkvz: rows [q | k | v | z] (channels, then value_heads * dv); gates: rows [b | a] of value_heads each, plain rows.
 // out: operand of value_heads * dv columns, heads in order; every token of its width is written, zeros past `tokens`.
 // Reads and writes the cache as described above. tokens 1..32. `tree`: they may be what `control` says; otherwise they

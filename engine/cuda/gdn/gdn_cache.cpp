@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -5,7 +7,9 @@
 #include "base/error.h"
 #include "engine/cuda/device/cuda_check.h"
 #include "engine/cuda/gdn/gdn_layout.h"
+#include "engine/formats/cache_blocks.h"
 #include "engine/formats/float_formats.h"
+#include "engine/formats/state_codec.h"
 
 namespace tare::engine {
 namespace {
@@ -16,10 +20,16 @@ std::size_t bytes_of(std::int64_t elements, std::size_t element_bytes) {
   return static_cast<std::size_t>(elements) * element_bytes;
 }
 std::size_t element_bytes(StateFormat format) {
-  return format == StateFormat::kFP32 ? 4 : 2;
+  return format == StateFormat::kFP32 ? 4 : format == StateFormat::kInt8 ? 1 : 2;
+}
+std::size_t block_scale_bytes(const CudaGdnShape& shape, StateFormat format) {
+  return format == StateFormat::kInt8 ? bytes_of(gdn_block_scales(shape), sizeof(std::uint16_t)) : 0;
+}
+std::size_t element_and_block_bytes(const CudaGdnShape& shape, StateFormat format) {
+  return bytes_of(gdn_state_elements(shape), element_bytes(format)) + block_scale_bytes(shape, format);
 }
 std::size_t state_bytes(const CudaGdnShape& shape, StateFormat format) {
-  return bytes_of(gdn_state_elements(shape), element_bytes(format)) +
+  return element_and_block_bytes(shape, format) +
          bytes_of(static_cast<std::int64_t>(shape.value_heads) * kGdnScaleCopies, 4);
 }
 std::size_t column_element_bytes(CacheFormat format) {
@@ -45,6 +55,21 @@ std::vector<Element> from_device(const Element* source, std::int64_t count) {
   std::vector<Element> values(static_cast<std::size_t>(count));
   copy_to_host(std::as_writable_bytes(std::span(values)), reinterpret_cast<const std::byte*>(source));
   return values;
+}
+
+// Calls visit(place of a block's scale, function that gives the place of one of its columns).
+template <class Visit>
+void for_blocks(const CudaGdnShape& shape, Visit visit) {
+  constexpr int kHeadScales = kGdnHead / kGdnStateBlock * kGdnHead;
+  for (int head = 0; head < shape.value_heads; ++head) {
+    for (int first = 0; first < kGdnHead; first += kGdnStateBlock) {
+      for (int row = 0; row < kGdnHead; ++row) {
+        visit(static_cast<std::size_t>(head * kHeadScales + gdn_block_scale_place(row, first)), [=](int column) {
+          return static_cast<std::size_t>(head * kGdnHead * kGdnHead + gdn_state_place(row, first + column));
+        });
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -99,8 +124,12 @@ GdnMemory gdn_memory(const CudaGdnCache& cache) {
   memory.state_format = cache.state_format;
   memory.narrow_columns = cache.column_format == CacheFormat::kBF16;
   memory.state = cache.state_data();
-  memory.scales = reinterpret_cast<float*>(
-      cache.state_data() + bytes_of(gdn_state_elements(cache.shape), element_bytes(cache.state_format)));
+  memory.scales =
+      reinterpret_cast<float*>(cache.state_data() + element_and_block_bytes(cache.shape, cache.state_format));
+  if (cache.state_format == StateFormat::kInt8) {
+    memory.block_scales = reinterpret_cast<std::uint16_t*>(
+        cache.state_data() + bytes_of(gdn_state_elements(cache.shape), element_bytes(cache.state_format)));
+  }
   memory.columns = cache.column_data();
   memory.keys = reinterpret_cast<float*>(cache.record_data());
   memory.updates = memory.keys + 2 * gdn_key_elements(cache.shape);
@@ -114,20 +143,56 @@ GdnMemory gdn_memory(const CudaGdnCache& cache) {
   return memory;
 }
 
+std::vector<float> read_state_elements(const CudaGdnCache& cache) {
+  const GdnMemory memory = gdn_memory(cache);
+  const std::int64_t count = gdn_state_elements(cache.shape);
+  if (memory.state_format == StateFormat::kFP32) return from_device(static_cast<const float*>(memory.state), count);
+  std::vector<float> elements(static_cast<std::size_t>(count));
+  if (memory.state_format == StateFormat::kInt8) {
+    const std::vector<std::int8_t> codes = from_device(static_cast<const std::int8_t*>(memory.state), count);
+    const std::vector<std::uint16_t> scales = from_device(memory.block_scales, gdn_block_scales(cache.shape));
+    for_blocks(cache.shape, [&](std::size_t scale, auto place) {
+      for (int column = 0; column < kGdnStateBlock; ++column)
+        elements[place(column)] = int8_value(scales[scale], codes[place(column)]);
+    });
+    return elements;
+  }
+  const auto value = memory.state_format == StateFormat::kFP16 ? float16_to_float : bfloat16_to_float;
+  const std::vector<std::uint16_t> bits = from_device(static_cast<const std::uint16_t*>(memory.state), count);
+  std::transform(bits.begin(), bits.end(), elements.begin(), value);
+  return elements;
+}
+
+void write_state_elements(const CudaGdnCache& cache, std::span<const float> elements) {
+  const GdnMemory memory = gdn_memory(cache);
+  if (static_cast<std::int64_t>(elements.size()) != gdn_state_elements(cache.shape))
+    throw internal_error("a recurrent state of another size");
+  if (memory.state_format == StateFormat::kInt8) {
+    std::vector<std::int8_t> codes(elements.size());
+    std::vector<std::uint16_t> scales(static_cast<std::size_t>(gdn_block_scales(cache.shape)));
+    for_blocks(cache.shape, [&](std::size_t scale, auto place) {
+      std::array<float, kGdnStateBlock> values{};
+      std::array<std::int8_t, kGdnStateBlock> block{};
+      for (int column = 0; column < kGdnStateBlock; ++column)
+        values[static_cast<std::size_t>(column)] = elements[place(column)];
+      scales[scale] = encode_int8_block(values, block);
+      for (int column = 0; column < kGdnStateBlock; ++column)
+        codes[place(column)] = block[static_cast<std::size_t>(column)];
+    });
+    copy_to_device(static_cast<std::byte*>(memory.state), std::as_bytes(std::span(codes)));
+    copy_to_device(reinterpret_cast<std::byte*>(memory.block_scales), std::as_bytes(std::span(scales)));
+    return;
+  }
+  std::vector<std::byte> stored(bytes_of(gdn_state_elements(cache.shape), element_bytes(memory.state_format)));
+  encode_state(memory.state_format, elements, kGdnHead, stored);
+  copy_to_device(static_cast<std::byte*>(memory.state), stored);
+}
+
 // The kernels' fold on the host, with the same operations.
 std::vector<float> CudaGdnCache::state(std::span<const std::int32_t> path, int half) const {
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize before reading a recurrent state");
   const GdnMemory memory = gdn_memory(*this);
-  std::vector<float> padded;
-  if (memory.state_format != StateFormat::kFP32) {
-    const auto value = memory.state_format == StateFormat::kFP16 ? float16_to_float : bfloat16_to_float;
-    for (const std::uint16_t bits :
-         from_device(static_cast<const std::uint16_t*>(memory.state), gdn_state_elements(shape))) {
-      padded.push_back(value(bits));
-    }
-  } else {
-    padded = from_device(static_cast<const float*>(memory.state), gdn_state_elements(shape));
-  }
+  std::vector<float> padded = read_state_elements(*this);
   const std::vector<float> scales =
       from_device(memory.scales, static_cast<std::int64_t>(shape.value_heads) * kGdnScaleCopies);
   const int from = 1 - half;

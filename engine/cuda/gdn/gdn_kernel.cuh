@@ -44,9 +44,10 @@ constexpr int kTwoSliceSharedBytes = 114 * 1024;
 constexpr int kTwoSliceRegisters = 144;
 constexpr int kOneSliceRegisters = 128;
 
-template <int kSlices, GdnForm kForm, bool kOfTree>
+template <int kSlices, GdnForm kForm, bool kOfTree, bool kOfInt8>
 struct Kernel {
   static constexpr bool kTree = kOfTree;
+  static constexpr bool kInt8 = kOfInt8;  // the state's format; of the others a kernel asks
   static constexpr int kColumns = kGdnHead / kSlices;
   static constexpr int kThreads = kThreadsASlice[kSlices];
   static constexpr int kWarps = kThreads / kLanes;
@@ -96,13 +97,23 @@ __device__ inline void fill_l2(const L2Fill& fill, int block) {
   }
 }
 
-// Writes the state's slice and its scale.
+// Writes the state's slice and its scale. Of INT8 the scratch memory must be free.
 template <class Kernel>
 __device__ __forceinline__ void write_state(const GdnMemory& memory, typename Kernel::Shared& shared,
                                             typename Kernel::Tile& state, int slice_place, int head, int slice) {
   constexpr int kCopies = Kernel::kColumns * kGdnScaleCopies / kGdnHead;
   const auto thread = static_cast<int>(threadIdx.x);
   float scale = shared.scale;
+  if constexpr (Kernel::kInt8) {
+    auto* most = reinterpret_cast<std::uint32_t*>(shared.scratch);
+    static_assert(Kernel::kScratchBytes >= Kernel::kColumns / kGdnStateBlock * kGdnHead * 4);
+    std::uint16_t* const scales = block_scales_of(memory, head, slice * Kernel::kColumns);
+    store_int8<Kernel::kThreads>(state, static_cast<std::int8_t*>(memory.state), slice_place, scales, most, scale);
+    if (thread == 0) shared.scale = 1.0F;
+    __syncthreads();
+    if (thread < kCopies) memory.scales[head * kGdnScaleCopies + slice * kCopies + thread] = 1.0F;
+    return;
+  }
   if (memory.state_format != StateFormat::kFP32) {
     state.round_to(memory.state_format, scale);
     scale = 1.0F;
@@ -162,10 +173,10 @@ struct Constants {
   float inverse_dv;
 };
 
-template <int kSlices, GdnForm kForm, bool kTree>
+template <int kSlices, GdnForm kForm, bool kTree, bool kInt8>
 __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegisters)
     gdn_kernel(const __grid_constant__ GdnPass pass, const __grid_constant__ Constants constants) {
-  using K = Kernel<kSlices, kForm, kTree>;
+  using K = Kernel<kSlices, kForm, kTree, kInt8>;
   constexpr int kColumns = K::kColumns;
   constexpr int kGroups = kColumns / kOperandGroup;
   extern __shared__ __align__(16) std::byte shared_bytes[];
@@ -203,7 +214,7 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
     past_scale = *snapshot_scales_of(pass, node, head, slice, kSlices);
     unapplied = 0;
   } else {
-    state.load(memory.state, slice_place, memory.state_format);
+    load_state<K>(memory, state, slice_place, head, slice);
   }
   const Channel channel = own_channel<kSlices>(shape, pass.qkvz, head, key_head, leads, slice);
   float4 taps{0.0F, 0.0F, 0.0F, 1.0F};
@@ -391,9 +402,9 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
   }
 }
 
-template <int kSlices, GdnForm kForm, bool kTree>
+template <int kSlices, GdnForm kForm, bool kTree, bool kInt8>
 void launch_kernel_of(const char* name, const GdnPass& pass, const CudaLaunch& launch) {
-  using K = Kernel<kSlices, kForm, kTree>;
+  using K = Kernel<kSlices, kForm, kTree, kInt8>;
   const int fill_blocks = pass.fill.bytes > 0 ? (pass.fill.blocks + kSlices - 1) / kSlices * kSlices : 0;
   GdnPass rounded = pass;
   rounded.fill.blocks = fill_blocks;
@@ -405,18 +416,18 @@ void launch_kernel_of(const char* name, const GdnPass& pass, const CudaLaunch& l
   const Constants constants{pass.shape.value_heads / pass.shape.key_heads,
                             1.0F / std::sqrt(static_cast<float>(pass.shape.dk)),
                             1.0F / static_cast<float>(pass.shape.dv)};
-  launch_kernel(name, gdn_kernel<kSlices, kForm, kTree>, shape, launch, rounded, constants);
+  launch_kernel(name, gdn_kernel<kSlices, kForm, kTree, kInt8>, shape, launch, rounded, constants);
 }
 
-template <bool kTree>
+template <bool kTree, bool kInt8>
 void launch_form(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch) {
   const bool recurrent = form == GdnForm::kRecurrent;
   if (slices == 2) {
-    return (recurrent ? launch_kernel_of<2, GdnForm::kRecurrent, kTree>
-                      : launch_kernel_of<2, GdnForm::kChunked, kTree>)(name, pass, launch);
+    return (recurrent ? launch_kernel_of<2, GdnForm::kRecurrent, kTree, kInt8>
+                      : launch_kernel_of<2, GdnForm::kChunked, kTree, kInt8>)(name, pass, launch);
   }
-  (recurrent ? launch_kernel_of<1, GdnForm::kRecurrent, kTree>
-             : launch_kernel_of<1, GdnForm::kChunked, kTree>)(name, pass, launch);
+  (recurrent ? launch_kernel_of<1, GdnForm::kRecurrent, kTree, kInt8>
+             : launch_kernel_of<1, GdnForm::kChunked, kTree, kInt8>)(name, pass, launch);
 }
 
 }  // namespace tare::engine::gdn

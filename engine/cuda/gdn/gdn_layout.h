@@ -1,10 +1,10 @@
 // Where a GDN layer's memory lies. dk and dv are padded with zeros to kGdnHead, so that one kernel serves every shape.
 // Kernels count its elements in 32 bits.
 //
-//   state        [value head][column of dv / 8][row of dk / 64][row % 4][row / 4 % 16][column % 8], FP32 or FP16: S'
-//   with
-//                S = scale S'. So the lanes of a warp, which have rows 4 apart of 8 or 16 columns (gdn_state.cuh), read
-//                and write whole lines.
+//   state        [value head][column of dv / 8][row of dk / 64][row % 4][row / 4 % 16][column % 8]: S' with
+//                S = scale S', FP32; or S itself (the scale is 1 then), BF16, FP16, or INT8 codes. So the lanes of a
+//                warp, which have rows 4 apart of 8 or 16 columns (gdn_state.cuh), read and write whole lines.
+//   block scales of INT8 [value head][column of dv / 64][row of dk] BF16: of a row's 64 columns (formats/state_codec.h)
 //   scales       [value head][half of the columns] FP32. A token multiplies the scale by its decay instead of the
 //                state; when the scale would fall below kGdnLeastScale it is multiplied into S' and starts again at 1.
 //                Zero memory is the state before the first token: the first decay gives 0, S' starts again at 0.
@@ -42,8 +42,9 @@ struct GdnMemory {
   float* mixed = nullptr;
   float* snapshots = nullptr;  // null unless the cache keeps them
   float* snapshot_scales = nullptr;
-  StateFormat state_format = StateFormat::kFP32;  // fp32, bf16 or fp16; snapshots are fp32
+  StateFormat state_format = StateFormat::kFP32;  // snapshots are fp32
   bool narrow_columns = false;
+  std::uint16_t* block_scales = nullptr;  // of int8
 };
 
 // Within a head.
@@ -52,6 +53,13 @@ struct GdnMemory {
 }
 [[nodiscard]] constexpr std::int64_t gdn_state_elements(const CudaGdnShape& shape) {
   return static_cast<std::int64_t>(shape.value_heads) * kGdnHead * kGdnHead;
+}
+constexpr int kGdnStateBlock = 64;  // columns of a row that share a scale in INT8
+[[nodiscard]] constexpr int gdn_block_scale_place(int row, int column) {
+  return column / kGdnStateBlock * kGdnHead + row;
+}
+[[nodiscard]] constexpr std::int64_t gdn_block_scales(const CudaGdnShape& shape) {
+  return static_cast<std::int64_t>(shape.value_heads) * (kGdnHead / kGdnStateBlock) * kGdnHead;
 }
 [[nodiscard]] constexpr std::int64_t gdn_column_elements(const CudaGdnShape& shape) {
   return static_cast<std::int64_t>(shape.value_heads) * kGdnPast * 3 * kGdnHead;

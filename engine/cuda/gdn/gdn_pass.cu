@@ -1,4 +1,5 @@
-// Which GDN kernel a pass is, and the instances for chains (gdn_tree_pass.cu has those for trees).
+// Which GDN kernel a pass is, and the instances for chains (gdn_tree_pass.cu has those for trees, gdn_int8_pass.cu
+// those of INT8 states).
 #include "base/error.h"
 #include "engine/cuda/gdn/gdn_kernel.cuh"
 
@@ -43,11 +44,14 @@ int gdn_slices_of_device() {
 void launch_gdn_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch) {
   if (pass.tokens < 1) throw internal_error("a GDN pass of no tokens");
   if (!pass.absorb && pass.tokens > kMostRoundTokens) throw internal_error("a GDN round of too many tokens");
-  if (pass.tree) {
-    if (pass.absorb || pass.tokens > kMostTreeNodes) throw internal_error("a GDN pass over a tree of too many nodes");
+  if (pass.tree && (pass.absorb || pass.tokens > kMostTreeNodes))
+    throw internal_error("a GDN pass over a tree of too many nodes");
+  if (pass.memory.state_format == StateFormat::kInt8) {
+    launch_gdn_int8_pass(name, form, slices, pass, launch);
+  } else if (pass.tree) {
     launch_gdn_tree_pass(name, form, slices, pass, launch);
   } else {
-    gdn::launch_form<false>(name, form, slices, pass, launch);
+    gdn::launch_form<false, false>(name, form, slices, pass, launch);
   }
   const Operand& out = pass.out;
   const bool panels = out.layout == OperandLayout::kFP16Panels || out.layout == OperandLayout::kBF16Panels;

@@ -23,7 +23,8 @@ struct GdnPass {
 // Thread blocks a value head: 2 where thread blocks can form clusters, 1 elsewhere.
 [[nodiscard]] int gdn_slices_of_device();
 void launch_gdn_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch);
-// What launch_gdn_pass does with a tree.
+// What launch_gdn_pass does with a tree, and with an INT8 state.
 void launch_gdn_tree_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch);
+void launch_gdn_int8_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch);
 
 }  // namespace tare::engine

@@ -107,6 +107,7 @@ struct StateTile {
   static constexpr int kQuads = kRecurrent ? 2 : 4;  // of four rows
   static constexpr int kQuadStep = kRecurrent ? 64 : 16;
   static constexpr int kRows = 4 * kQuads;
+  static constexpr int kSliceColumns = kColumns;
 
   float s[kRows][kOwnColumns];
   int first_row;

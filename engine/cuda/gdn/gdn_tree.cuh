@@ -3,6 +3,7 @@
 // these kernels gets the bits that it gets in its own.
 #pragma once
 
+#include "engine/cuda/gdn/gdn_int8_state.cuh"
 #include "engine/cuda/gdn/gdn_mix.cuh"
 
 namespace tare::engine::gdn {
@@ -100,7 +101,7 @@ __device__ __forceinline__ void run_nodes(const GdnPass& pass, typename Kernel::
       if (snapshots) {
         state.load(snapshot_of(pass, parent), slice_place, StateFormat::kFP32);
       } else {
-        state.load(memory.state, slice_place, memory.state_format);
+        load_state<Kernel>(memory, state, slice_place, head, slice);
         __syncwarp();  // the updates of the nodes before
 #pragma unroll 1
         for (unsigned rest = control.ancestors[parent]; rest != 0; rest &= rest - 1) {

@@ -292,6 +292,7 @@ TEST_F(HopperTest, CacheAndStateFormatsComeNear) {
   check("fp8 caches", 1e-1, [](EngineOptions& o) { o.kv.key = o.kv.value = CacheFormat::kFP8; });
   check("fp16 state", 1e-2, [](EngineOptions& o) { o.state.recurrent = StateFormat::kFP16; });
   check("bf16 state", 5e-2, [](EngineOptions& o) { o.state.recurrent = StateFormat::kBF16; });
+  check("int8 state", 1e-1, [](EngineOptions& o) { o.state.recurrent = StateFormat::kInt8; });
   check("rotated fp8 keys", 1e-1, [](EngineOptions& o) {
     o.kv.key = CacheFormat::kFP8;
     o.kv.rotation = KeyRotation::kHadamard;
@@ -309,9 +310,8 @@ TEST_F(HopperTest, CacheAndStateFormatsComeNear) {
 // backends are much nearer to each other than to FP32 caches. On tensor cores, and of unlike formats in FP32.
 TEST_F(HopperTest, CachesWithScalesAreTheCPUs) {
   const Golden golden(fixture("hybrid-headdim256") / "golden-261.safetensors");
-  const std::vector<float> exact = golden.floats("logits");
-  const auto text = std::span(golden.tokens);
-  constexpr std::size_t kPrompt = 200;
+  const auto text = std::span(golden.tokens).first(amount<std::size_t>("tokens", golden.tokens.size(), 80));
+  const std::size_t prompt = amount<std::size_t>("tokens of the prompt", 200, 66);
   struct Caches {
     CacheFormat key, value;
     KeyRotation rotation;
@@ -323,9 +323,9 @@ TEST_F(HopperTest, CachesWithScalesAreTheCPUs) {
                                Caches{CacheFormat::kInt8, CacheFormat::kNVFP4, KeyRotation::kNone},
                                Caches{CacheFormat::kBF16, CacheFormat::kInt8, KeyRotation::kHadamard}}) {
     const auto logits_of = [&](Backend& backend, std::size_t width) {
-      const std::span<const float> prefilled = backend.prefill(text.first(kPrompt));
+      const std::span<const float> prefilled = backend.prefill(text.first(prompt));
       std::vector<float> logits(prefilled.begin(), prefilled.end());
-      for (std::size_t at = kPrompt; at + 1 < text.size(); at += width) {
+      for (std::size_t at = prompt; at + 1 < text.size(); at += width) {
         const std::size_t count = std::min(width, text.size() - 1 - at);
         const VerifyOutput output = backend.verify(text.subspan(at, count), {.logits = true});
         logits.insert(logits.end(), output.logits.begin(), output.logits.end());
@@ -354,6 +354,33 @@ TEST_F(HopperTest, CachesWithScalesAreTheCPUs) {
     EXPECT_LT(error, 0.5 * codec);
     EXPECT_GT(codec, 1e-4) << "the control: these caches change nothing";
   }
+}
+
+// Token by token both backends store the state after every token, so they round it alike.
+TEST_F(HopperTest, AnInt8StateIsTheCPUs) {
+  const Golden golden(fixture("hybrid-headdim256") / "golden-97.safetensors");
+  const auto text = std::span(golden.tokens).first(amount<std::size_t>("tokens", golden.tokens.size(), 30));
+  const auto logits_of = [&](Backend& backend) {
+    std::vector<float> logits;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      const VerifyOutput output = backend.verify(text.subspan(at, 1), {.logits = true});
+      logits.insert(logits.end(), output.logits.begin(), output.logits.end());
+      backend.commit(1);
+    }
+    return logits;
+  };
+  EngineOptions on_cpu = exact_options();
+  const std::vector<float> exact = logits_of(*open_backend("hybrid-headdim256", on_cpu));
+  on_cpu.state.recurrent = StateFormat::kInt8;
+  const std::vector<float> expected = logits_of(*open_backend("hybrid-headdim256", on_cpu));
+  EngineOptions options = cuda_options(Numbers::kExact);
+  options.state.recurrent = StateFormat::kInt8;
+  const std::vector<float> got = logits_of(*open_cuda(headdim256(), options));
+  const double error = relative(got, expected);
+  const double codec = relative(expected, exact);
+  std::cout << "[          ] int8 state: " << error << " from the CPU, which is " << codec << " from FP32 states\n";
+  EXPECT_LT(error, 0.5 * codec);
+  EXPECT_GT(codec, 1e-4) << "the control: the codec changes nothing";
 }
 
 // Keys and queries turned alike: scores are the same but for rounding, in FP32 kernels, on tensor cores, in chunks and

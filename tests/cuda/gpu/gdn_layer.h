@@ -10,6 +10,7 @@
 #include "engine/cpu/gdn_definition.h"
 #include "engine/cuda/gdn/gdn_pass.h"
 #include "engine/formats/float_formats.h"
+#include "engine/formats/state_codec.h"
 #include "tests/cuda/gpu/gpu_test.h"
 
 namespace tare::engine::test {
@@ -111,6 +112,16 @@ class GdnOracle {
       }
     }
     return outputs;
+  }
+  // What the layer does with a state when it stores it, after a committed path or a prefill. Of INT8 only: the others'
+  // rounding is within the tests' bounds.
+  void store() {
+    if (settings_.state != StateFormat::kInt8) return;
+    for (std::vector<double>& head : state_) {
+      std::vector<float> rounded(head.begin(), head.end());
+      round_state(settings_.state, rounded, settings_.shape.dv);
+      head.assign(rounded.begin(), rounded.end());
+    }
   }
   [[nodiscard]] std::vector<double> state() const {
     std::vector<double> all;

@@ -84,6 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
                       std::vector<std::string>{"kv.key=fp32", "kv.value=fp32", "state.convolution=bf16"},
                       std::vector<std::string>{"state.recurrent=fp16", "weights.format=q4"},
                       std::vector<std::string>{"state.recurrent=bf16", "gdn.form=chunked"},
+                      std::vector<std::string>{"state.recurrent=int8"},
                       std::vector<std::string>{"kv.key=int8", "kv.value=int8", "kv.rotation=hadamard"},
                       std::vector<std::string>{"kv.key=nvfp4", "kv.value=nvfp4"},
                       std::vector<std::string>{"rollback=snapshot"}));
