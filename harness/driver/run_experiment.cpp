@@ -199,8 +199,9 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
 
   const bool resident = experiment.schedule.granularity == Granularity::kPrompt;
   std::int64_t prompts = 0;
-  for (const PlannedBlock* block : todo) prompts += static_cast<std::int64_t>(block->runs.size() * texts.size());
-  if (!resident && !measured) prompts += static_cast<std::int64_t>(todo.front()->warmups.size() * texts.size());
+  for (const PlannedBlock* block : todo)
+    prompts += static_cast<std::int64_t>(
+        text_walks(*block, experiment.schedule.granularity, texts.size(), resident || block == todo.front()));
   prompts += static_cast<std::int64_t>(twins_left()) *
              std::min(experiment.profile.prompts, static_cast<std::int64_t>(texts.size()));
   Remaining remaining(prompts);

@@ -80,6 +80,11 @@ double warmup_share(Granularity granularity, std::size_t texts) {
   return static_cast<double>(kWarmupTexts) / static_cast<double>(texts);
 }
 
+std::size_t text_walks(const PlannedBlock& block, Granularity granularity, std::size_t texts, bool with_warmups) {
+  const std::size_t warming = granularity == Granularity::kRun ? texts : std::min(kWarmupTexts, texts);
+  return block.runs.size() * texts + (with_warmups ? block.warmups.size() * warming : 0);
+}
+
 PlanEstimate estimate(const Plan& plan, const UnitCost& cost) {
   PlanEstimate result;
   result.runs = plan.run_count();

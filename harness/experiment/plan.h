@@ -52,6 +52,9 @@ struct Plan {
 inline constexpr std::size_t kWarmupTexts = 8;
 // The share of a run that a warm-up takes, by granularity.
 [[nodiscard]] double warmup_share(Granularity granularity, std::size_t texts);
+// Walks of a text that a block takes: every run over all texts, and its warm-ups over those that they take.
+[[nodiscard]] std::size_t text_walks(const PlannedBlock& block, Granularity granularity, std::size_t texts,
+                                     bool with_warmups);
 
 struct PlanEstimate {
   std::size_t runs = 0;

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -86,6 +87,10 @@ TEST_F(RunCommand, MeasuresPromptByPromptWithResidentWorkers) {
   const Finished result = tare_run(write(experiment));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(finished(ledger_of(folder_)).size(), 10U);  // five blocks of two arms
+  // Warm-ups are work too: nothing but the end is all of it.
+  EXPECT_THAT(result.err, HasSubstr("measurement 100.0 %  block 5, prompt 2 of 2"));
+  for (int block = 1; block < 5; ++block)
+    EXPECT_THAT(result.err, testing::Not(HasSubstr(fmt::format("measurement 100.0 %  block {}", block))));
   EXPECT_TRUE(verdict()["valid"]);
   EXPECT_FALSE(verdict()["effects"].empty());
 }

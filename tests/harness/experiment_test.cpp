@@ -288,6 +288,17 @@ TEST(Plan, EstimateAddsRunsWarmUpsAndLaunches) {
   EXPECT_LT(result.ledger_bytes, 9U * 64 * 100 * 20);
 }
 
+TEST(Plan, ABlockWalksEveryTextInEveryRunAndWarmUp) {
+  Json json = small_experiment();
+  json["schedule"] = {{"granularity", "prompt"}, {"blocks", 5}, {"seed", 3}};
+  const PlannedBlock resident = plan(parse(json)).blocks.front();
+  EXPECT_EQ(text_walks(resident, Granularity::kPrompt, 3, true), 2U * 3 + 2 * 3);
+  EXPECT_EQ(text_walks(resident, Granularity::kPrompt, 20, true), 2U * 20 + 2 * 8);
+  EXPECT_EQ(text_walks(resident, Granularity::kPrompt, 20, false), 2U * 20);
+  json["schedule"]["granularity"] = "run";
+  EXPECT_EQ(text_walks(plan(parse(json)).blocks.front(), Granularity::kRun, 20, true), 8U * 20 + 20);
+}
+
 // A resident worker warms up on eight texts, a launch of its own on all of them.
 TEST(Plan, AWarmUpTakesItsShareOfARun) {
   EXPECT_EQ(warmup_share(Granularity::kRun, 64), 1);
