@@ -1,11 +1,7 @@
 # The CUDA toolkit, when TARE_CUDA is AUTO and one is found, or ON. TARE_CUDA_ENABLED tells the rest of the build.
 set(TARE_CUDA_ENABLED OFF)
 set(TARE_CUDA_ARCHITECTURES "89;90a;120" CACHE STRING "GPU architectures: 90a runs all kernels, others what they can")
-set(TARE_CUDA_SANITIZE "OFF" CACHE STRING "Kernels that compute-sanitizer can follow: OFF, racecheck or memcheck")
-set_property(CACHE TARE_CUDA_SANITIZE PROPERTY STRINGS OFF racecheck memcheck)
-if(NOT TARE_CUDA_SANITIZE MATCHES "^(OFF|racecheck|memcheck)$")
-  message(FATAL_ERROR "TARE_CUDA_SANITIZE is ${TARE_CUDA_SANITIZE}; it is OFF, racecheck or memcheck (docs/guide/gpu.md)")
-endif()
+option(TARE_CUDA_RACECHECK "Kernels that compute-sanitizer's racecheck can follow (docs/guide/gpu.md)" OFF)
 if(NOT TARE_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   set(CMAKE_CUDA_ARCHITECTURES OFF)  # tare_cuda_library names them itself
@@ -35,11 +31,8 @@ function(tare_cuda_flags name architectures)
   target_compile_options(${name} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-Werror -Werror=all-warnings>"
     "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-Wpedantic;-Wconversion;-Werror>")
-  # racecheck: ring_hand_over.cuh says what it changes. memcheck: checks by the compiler, not by the tool.
-  if(TARE_CUDA_SANITIZE STREQUAL "racecheck")
+  if(TARE_CUDA_RACECHECK)  # ring_hand_over.cuh
     target_compile_definitions(${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:TARE_EVERY_LANE_ARRIVES>)
-  elseif(TARE_CUDA_SANITIZE STREQUAL "memcheck")
-    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--sanitize=memcheck>)
   endif()
   target_include_directories(${name} SYSTEM PUBLIC ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   set_target_properties(${name} PROPERTIES CUDA_STANDARD 20 CUDA_RUNTIME_LIBRARY Static)

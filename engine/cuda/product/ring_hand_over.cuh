@@ -6,7 +6,7 @@
 
 namespace tare::engine {
 
-// TARE_EVERY_LANE_ARRIVES (the build option TARE_CUDA_SANITIZE=racecheck): all lanes of a warp arrive, not one for all.
+// TARE_EVERY_LANE_ARRIVES (the build option TARE_CUDA_RACECHECK): all lanes of a warp arrive, not one for all.
 // compute-sanitizer's racecheck orders after a barrier what a lane did before its own arrival; between the lanes of a
 // converged warp, whose loads the hardware issues at once, it knows no order, and reports the 31 that do not arrive.
 #ifdef TARE_EVERY_LANE_ARRIVES

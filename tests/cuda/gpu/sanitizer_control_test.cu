@@ -64,10 +64,12 @@ TEST_F(SanitizerControl, CleanExchange) {
 
 constexpr int kStages = 2;
 constexpr int kStageWords = 32;
+constexpr std::uint32_t kLongNs = 1'000'000;  // the most that __nanosleep takes
 constexpr std::uint32_t kStageBytes = kStageWords * sizeof(std::uint32_t);
 
 // The product's ring, small: both warps read every stage of a run of them, warp 0 asks for the stage after it once both
-// have handed it back. `early`: they hand it back before they have read it.
+// have handed it back. `early`: they hand it back before they have read it, and warp 1 reads it only after a while,
+// when the next one has come (racecheck reports what it sees happen, not what might).
 __global__ void ring_kernel(const std::uint32_t* words, int stages, std::uint32_t* sums, bool early,
                             std::uint32_t zero) {
   __shared__ alignas(16) std::uint32_t ring[kStages][kStageWords];
@@ -96,7 +98,10 @@ __global__ void ring_kernel(const std::uint32_t* words, int stages, std::uint32_
     const int stage = index % kStages;
     const auto parity = static_cast<std::uint32_t>(index / kStages % 2);
     ptx::barrier_wait(full(stage), parity);
-    if (early) hand_over_stage(empty(stage), 0, zero);
+    if (early) {
+      hand_over_stage(empty(stage), 0, zero);
+      if (!first_warp) __nanosleep(kLongNs);
+    }
     const std::uint32_t word = ptx::load_shared_4(ptx::shared_address(&ring[stage][(threadIdx.x + 7) % kStageWords]));
     if (!early) hand_over_stage(empty(stage), word, zero);
     sum += word;
