@@ -5,12 +5,12 @@
 #include "base/error.h"
 #include "engine/cuda/device/launch.cuh"
 #include "engine/cuda/device/ptx.cuh"
+#include "engine/cuda/device/quick_silu.cuh"
 #include "engine/cuda/device/take_control.h"
 #include "engine/cuda/elementwise.h"
 #include "engine/cuda/logit_key.cuh"
 #include "engine/cuda/product/operand.cuh"
 #include "engine/cuda/product/product_result.cuh"
-#include "engine/cuda/quick_silu.cuh"
 
 namespace tare::engine {
 namespace {

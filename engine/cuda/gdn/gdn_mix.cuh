@@ -3,9 +3,9 @@
 #pragma once
 
 #include "engine/cuda/device/cluster.cuh"
+#include "engine/cuda/device/quick_silu.cuh"
 #include "engine/cuda/gdn/gdn_chunk.cuh"
 #include "engine/cuda/gdn/gdn_inputs.cuh"
-#include "engine/cuda/quick_silu.cuh"
 
 namespace tare::engine::gdn {
 
