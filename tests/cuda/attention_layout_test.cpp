@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <set>
@@ -212,10 +213,14 @@ TEST(AttentionLayout, ColumnsHoldAllRowsOfAGroup) {
   for (const int heads : {1, 2, 4, 6, 16, 96}) {
     for (const int blocks : {4, 64, 264}) {
       for (int tokens = 1; tokens <= 32; ++tokens) {
-        const ColumnPlan plan = plan_columns(heads, tokens, blocks);
-        EXPECT_LE(plan.tokens_a_group * heads, 8 * plan.column_tiles);
-        EXPECT_GE(plan.tokens_a_group * plan.groups, tokens);
-        EXPECT_LT(plan.tokens_a_group * (plan.groups - 1), tokens);
+        for (const std::span<const int> counts :
+             {std::span<const int>(kColumnTileCounts), std::span<const int>(kMixedColumnTileCounts)}) {
+          const ColumnPlan plan = plan_columns(heads, tokens, blocks, counts);
+          EXPECT_NE(std::find(counts.begin(), counts.end(), plan.column_tiles), counts.end());
+          EXPECT_LE(plan.tokens_a_group * heads, 8 * plan.column_tiles);
+          EXPECT_GE(plan.tokens_a_group * plan.groups, tokens);
+          EXPECT_LT(plan.tokens_a_group * (plan.groups - 1), tokens);
+        }
       }
     }
   }

@@ -43,13 +43,13 @@ bool uses_tensor_cores(const CudaKeyValueCache& cache) {
 
 void launch_round_tiles(CacheFormat key, CacheFormat value, int parts, const AttentionTilesArguments& arguments,
                         const CudaLaunch& launch) {
-  if (has_scales(key)) return launch_attention_tiles_scales(key, parts, arguments, launch);
+  if (has_scales(key) || has_scales(value)) return launch_attention_tiles_scales(key, value, parts, arguments, launch);
   if (key == CacheFormat::kFP8) return launch_attention_tiles_fp8_keys(value, parts, arguments, launch);
   launch_attention_tiles_bf16_keys(value, parts, arguments, launch);
 }
 void launch_prefill_tiles(CacheFormat key, CacheFormat value, const AttentionTilesArguments& arguments,
                           const CudaLaunch& launch) {
-  if (has_scales(key)) return launch_attention_prefill_scales(key, arguments, launch);
+  if (has_scales(key) || has_scales(value)) return launch_attention_prefill_scales(key, value, arguments, launch);
   launch_attention_prefill_tiles(key, value, arguments, launch);
 }
 
@@ -81,8 +81,9 @@ int parts_below(const CudaAttentionShape& shape, std::int64_t context_bound) {
   return static_cast<int>(std::min<std::int64_t>(tiles, most_parts(shape.kv_heads)));
 }
 
-ColumnPlan round_columns(const CudaAttentionShape& shape, std::int64_t context_bound, int tokens) {
-  return plan_columns(shape.heads / shape.kv_heads, tokens, parts_below(shape, context_bound) * shape.kv_heads);
+ColumnPlan round_columns(const CudaAttentionShape& shape, std::int64_t context_bound, int tokens, bool mixed) {
+  return plan_columns(shape.heads / shape.kv_heads, tokens, parts_below(shape, context_bound) * shape.kv_heads,
+                      mixed ? std::span<const int>(kMixedColumnTileCounts) : kColumnTileCounts);
 }
 ColumnPlan prefill_columns(const CudaAttentionShape& shape, int tokens) {
   const int a_group = 8 * kMostColumnTiles / (shape.heads / shape.kv_heads);
@@ -214,7 +215,10 @@ std::size_t attention_workspace_bytes(const CudaAttentionShape& shape, std::int6
   std::size_t queries = plain_query_bytes(shape, tokens);
   if (shape.head_dim == kTensorHeadDim) {
     for (int count = 1; count <= tokens; ++count) {
-      queries = std::max(queries, column_query_bytes(shape, round_columns(shape, context_bound, count)));
+      for (const bool mixed : {false, true}) {
+        const ColumnPlan columns = round_columns(shape, context_bound, count, mixed);
+        queries = std::max(queries, column_query_bytes(shape, columns));
+      }
     }
   }
   const std::int64_t rows = static_cast<std::int64_t>(parts_below(shape, context_bound)) * tokens;
@@ -237,7 +241,8 @@ void launch_attention_round(const CudaAttentionWeights& weights, const CudaRopeT
                   .out = out};
   if (!uses_tensor_cores(cache)) return pass.plain(parts, false, fill, launch);
 
-  const ColumnPlan columns = round_columns(shape, context_bound, tokens);
+  const ColumnPlan columns =
+      round_columns(shape, context_bound, tokens, mixes_scales(cache.key_format, cache.value_format));
   pass.begin(QueryForm::kFP16Columns, columns, launch);
   AttentionTilesArguments arguments = pass.tiles(columns);
   arguments.parts = pass.parts_after(column_query_bytes(shape, columns), static_cast<std::int64_t>(parts) * tokens);

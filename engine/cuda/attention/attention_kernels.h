@@ -71,10 +71,10 @@ void launch_attention_tiles_fp8_keys(CacheFormat value, int parts, const Attenti
                                      const CudaLaunch& launch);
 void launch_attention_tiles_bf16_keys(CacheFormat value, int parts, const AttentionTilesArguments& arguments,
                                       const CudaLaunch& launch);
-// Keys and values of one format with scales.
-void launch_attention_tiles_scales(CacheFormat format, int parts, const AttentionTilesArguments& arguments,
-                                   const CudaLaunch& launch);
-void launch_attention_prefill_scales(CacheFormat format, const AttentionTilesArguments& arguments,
+// Where keys or values have scales.
+void launch_attention_tiles_scales(CacheFormat key, CacheFormat value, int parts,
+                                   const AttentionTilesArguments& arguments, const CudaLaunch& launch);
+void launch_attention_prefill_scales(CacheFormat key, CacheFormat value, const AttentionTilesArguments& arguments,
                                      const CudaLaunch& launch);
 void launch_attention_prefill_tiles(CacheFormat key, CacheFormat value, const AttentionTilesArguments& arguments,
                                     const CudaLaunch& launch);

@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "engine/backend/options.h"
 #include "engine/formats/cache_blocks.h"
@@ -135,10 +136,17 @@ constexpr int kHalfPieceBytes = kCachePieceBytes / 2;  // of NVFP4: 16 rows of 3
          (block * kTilePositions + place) * scale_bytes(format);
 }
 
-// Which pairs of formats the tensor-core kernels are instantiated for; the others run in FP32.
+// Unlike formats of which one has scales.
+[[nodiscard]] constexpr bool mixes_scales(CacheFormat key, CacheFormat value) {
+  return key != value && (has_scales(key) || has_scales(value));
+}
+// Which pairs of formats the tensor-core kernels are instantiated for; the others run in FP32. Of unlike ones with
+// scales those whose keys are the finer: every pair would be as many kernels again.
 [[nodiscard]] constexpr bool has_tiles_kernel(CacheFormat key, CacheFormat value) {
   if (key == CacheFormat::kFP32 || value == CacheFormat::kFP32) return false;
-  return has_scales(key) || has_scales(value) ? key == value : true;
+  if (!mixes_scales(key, value)) return true;
+  const bool of_bf16 = key == CacheFormat::kBF16;
+  return value == CacheFormat::kInt8 ? of_bf16 : value == CacheFormat::kNVFP4 && (of_bf16 || key == CacheFormat::kInt8);
 }
 
 // Rotated queries for the tensor-core kernels, FP16, as operand B: for each key-value head and each group of tokens one
@@ -177,16 +185,18 @@ struct ColumnPlan {
 };
 constexpr int kMostColumnTiles = 12;
 constexpr int kColumnTileCounts[] = {1, 2, 4, 6, kMostColumnTiles};  // what is instantiated
+constexpr int kMixedColumnTileCounts[] = {4, kMostColumnTiles};      // of pairs that mixes_scales
 constexpr int kFewBlocks = 132;                                      // fewer leave SMs idle
 // For a launch of `blocks` thread blocks a group: as many groups as idle SMs can take, else as few as possible. No bit
 // of a result depends on it.
-[[nodiscard]] constexpr ColumnPlan plan_columns(int heads_a_kv_head, int tokens, int blocks) {
+[[nodiscard]] constexpr ColumnPlan plan_columns(int heads_a_kv_head, int tokens, int blocks,
+                                                std::span<const int> counts = kColumnTileCounts) {
   const int most = 8 * kMostColumnTiles / heads_a_kv_head;  // tokens a group
   int groups = (tokens + most - 1) / most;
   while (groups < tokens && (groups + 1) * blocks <= kFewBlocks) ++groups;
   const int a_group = (tokens + groups - 1) / groups;
   groups = (tokens + a_group - 1) / a_group;
-  for (const int tiles : kColumnTileCounts) {
+  for (const int tiles : counts) {
     if (heads_a_kv_head * a_group <= 8 * tiles) return {tiles, a_group, groups};
   }
   return {};  // check_attention_shape refuses so many heads a key-value head

@@ -107,6 +107,21 @@ void launch_round_tiles(int parts, const AttentionTilesArguments& arguments, con
       throw internal_error("no attention kernel has so many columns");
   }
 }
+// The same of pairs that mixes_scales.
+template <CacheFormat kKey, CacheFormat kValue>
+void launch_mixed_tiles(int parts, const AttentionTilesArguments& arguments, const CudaLaunch& launch) {
+  const int blocks = parts * arguments.kv_heads * arguments.columns.groups + arguments.fill.blocks;
+  constexpr const char* kName = "attention_tiles";
+  static_assert(std::size(kMixedColumnTileCounts) == 2);
+  switch (arguments.columns.column_tiles) {
+    case kMixedColumnTileCounts[0]:
+      return launch_tiles<TilesShape<kKey, kValue, kMixedColumnTileCounts[0], true>>(kName, blocks, arguments, launch);
+    case kMixedColumnTileCounts[1]:
+      return launch_tiles<TilesShape<kKey, kValue, kMixedColumnTileCounts[1], true>>(kName, blocks, arguments, launch);
+    default:
+      throw internal_error("no attention kernel of such caches has so many columns");
+  }
+}
 template <CacheFormat kKey, CacheFormat kValue>
 void launch_prefill_tiles(const AttentionTilesArguments& arguments, const CudaLaunch& launch) {
   launch_tiles<TilesShape<kKey, kValue, kMostColumnTiles, false>>(

@@ -130,8 +130,11 @@ TEST_F(Attention, WidthsAgreeBitForBit) {
     int frontier;
   };
   for (const Model& model : {Model{kNarrow27b, 90}, Model{k27b, 4215}, Model{kSmall, 50}}) {
-    for (const CacheFormat format : kFormats) {
-      AttentionCase a_case(model.shape, format, format, model.frontier + 32);
+    std::vector<std::pair<CacheFormat, CacheFormat>> pairs = {{CacheFormat::kInt8, CacheFormat::kNVFP4},
+                                                              {CacheFormat::kBF16, CacheFormat::kInt8}};
+    for (const CacheFormat format : kFormats) pairs.emplace_back(format, format);
+    for (const auto& [key, value] : pairs) {
+      AttentionCase a_case(model.shape, key, value, model.frontier + 32);
       a_case.reset_cache(model.frontier);
       const std::vector<float> wide = a_case.round(model.frontier, 32);
       for (const int width : {1, 2, 5, 8, 16}) {

@@ -17,13 +17,14 @@ constexpr CudaAttentionShape kSmall{.heads = 4, .kv_heads = 2, .head_dim = 24, .
 struct Formats {
   CacheFormat key, value;
 };
-constexpr std::array<Formats, 8> kFormats = {{{CacheFormat::kFP32, CacheFormat::kFP32},
+constexpr std::array<Formats, 9> kFormats = {{{CacheFormat::kFP32, CacheFormat::kFP32},
                                               {CacheFormat::kBF16, CacheFormat::kBF16},
                                               {CacheFormat::kFP8, CacheFormat::kFP8},
                                               {CacheFormat::kFP8, CacheFormat::kBF16},
                                               {CacheFormat::kInt8, CacheFormat::kInt8},
                                               {CacheFormat::kNVFP4, CacheFormat::kNVFP4},
                                               {CacheFormat::kInt8, CacheFormat::kNVFP4},
+                                              {CacheFormat::kBF16, CacheFormat::kInt8},
                                               {CacheFormat::kNVFP4, CacheFormat::kBF16}}};
 constexpr std::uint64_t kVocab = 1000;  // tokens of the trees say nothing here
 

@@ -321,7 +321,8 @@ TEST_F(HopperTest, CachesWithScalesAreTheCPUs) {
                                Caches{CacheFormat::kNVFP4, CacheFormat::kNVFP4, KeyRotation::kNone},
                                Caches{CacheFormat::kNVFP4, CacheFormat::kNVFP4, KeyRotation::kHadamard},
                                Caches{CacheFormat::kInt8, CacheFormat::kNVFP4, KeyRotation::kNone},
-                               Caches{CacheFormat::kBF16, CacheFormat::kInt8, KeyRotation::kHadamard}}) {
+                               Caches{CacheFormat::kBF16, CacheFormat::kInt8, KeyRotation::kHadamard},
+                               Caches{CacheFormat::kNVFP4, CacheFormat::kFP8, KeyRotation::kHadamard}}) {
     const auto logits_of = [&](Backend& backend, std::size_t width) {
       const std::span<const float> prefilled = backend.prefill(text.first(prompt));
       std::vector<float> logits(prefilled.begin(), prefilled.end());
