@@ -4,7 +4,7 @@
 //   int8   blocks of 64: one BF16 scale, codes in -127..127            value = scale * code   (exact in FP32)
 //          scale = absmax / 127 in FP32, rounded to BF16; code = x * (1 / scale) in FP32, rounded to the nearest
 //          integer, ties to even, clamped. A block whose absmax is below 2^-100 becomes zeros with scale 0. Encoding
-//          what was decoded gives the same bits: the largest code is always 127, since BF16 moves the scale by 2^-9 at
+//          what was decoded gives the same bits: the largest code is always 127, since BF16 moves the scale by 2^-8 at
 //          most.
 //   nvfp4  blocks of 16: one E4M3 scale, E2M1 codes                    value = scale * code   (exact in FP32)
 //          scale = absmax / 6 in FP32, rounded to E4M3, at least 2^-9 and at most 448; code = x * (1 / scale) in FP32,

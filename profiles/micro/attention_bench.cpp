@@ -1,5 +1,6 @@
 // Attention of a round, all its launches (norms, rotation and append; parts of the positions; merge and gate), at
-// several depths of the cache: attention/KV/context:POSITIONS/T:TOKENS. Bytes are the keys and values of the context.
+// several depths of the cache: attention/KV/context:POSITIONS/T:TOKENS, KV the format of both or KEY-VALUE. Bytes are
+// the keys and values of the context.
 #include <fmt/format.h>
 
 #include <memory>
@@ -19,21 +20,28 @@ using engine::CacheFormat;
 using engine::CudaKeyValueCache;
 using engine::DeviceBuffer;
 
-constexpr CacheFormat kFormats[] = {CacheFormat::kBF16, CacheFormat::kFP8, CacheFormat::kInt8, CacheFormat::kNVFP4};
+struct Caches {
+  CacheFormat key, value;
+};
+// Formats alike; a pair of unlike ones on tensor cores, and one that runs in FP32.
+constexpr Caches kCaches[] = {{CacheFormat::kBF16, CacheFormat::kBF16},  {CacheFormat::kFP8, CacheFormat::kFP8},
+                              {CacheFormat::kInt8, CacheFormat::kInt8},  {CacheFormat::kNVFP4, CacheFormat::kNVFP4},
+                              {CacheFormat::kInt8, CacheFormat::kNVFP4}, {CacheFormat::kNVFP4, CacheFormat::kInt8}};
 constexpr int kContexts[] = {1024, 8192, 32768, 131072};
 constexpr int kTokens[] = {1, 4, 8, 16, 32};
 constexpr int kLeastLaunches = 16;
 constexpr double kRopeTheta = 1e7;
 
-void attention(benchmark::State& state, CacheFormat format, int context, int tokens) {
+void attention(benchmark::State& state, const Caches& formats, int context, int tokens) {
   const std::int64_t capacity = context;
-  const std::size_t bytes_a_layer = key_value_cache_bytes(kAttention27B, format, format, capacity);
+  const std::size_t bytes_a_layer = key_value_cache_bytes(kAttention27B, formats.key, formats.value, capacity);
   const auto layers = std::max<std::size_t>(kLeastLaunches, kCachesApart * l2_bytes() / bytes_a_layer + 1);
   std::vector<std::unique_ptr<CudaKeyValueCache>> caches;
   for (std::size_t layer = 0; layer < layers; ++layer) {
-    caches.push_back(std::make_unique<CudaKeyValueCache>(kAttention27B, format, format, capacity));
-    fill_random(caches.back()->keys(), caches.back()->bytes() / 2, random_bits_of(format));
-    fill_random(caches.back()->values(), caches.back()->bytes() / 2, random_bits_of(format));
+    caches.push_back(std::make_unique<CudaKeyValueCache>(kAttention27B, formats.key, formats.value, capacity));
+    const auto bytes = [&](CacheFormat of) { return key_value_cache_bytes(kAttention27B, of, of, capacity) / 2; };
+    fill_random(caches.back()->keys(), bytes(formats.key), random_bits_of(formats.key));
+    fill_random(caches.back()->values(), bytes(formats.value), random_bits_of(formats.value));
   }
   const engine::RopeTable table(capacity, kAttention27B.rotary_dim, kRopeTheta);
   const DeviceBuffer cosines(table.cosines().size_bytes(), "rotary table");
@@ -73,12 +81,15 @@ void attention(benchmark::State& state, CacheFormat format, int context, int tok
 }  // namespace
 
 void register_attention_benchmarks() {
-  for (const CacheFormat format : kFormats) {
+  for (const Caches& caches : kCaches) {
+    const std::string key = to_text(caches.key);
+    const std::string value = to_text(caches.value);
     for (const int context : kContexts) {
       for (const int tokens : kTokens) {
-        const std::string name = fmt::format("attention/{}/context:{}/T:{}", to_text(format), context, tokens);
+        const std::string name = fmt::format("attention/{}/context:{}/T:{}",
+                                             key == value ? key : fmt::format("{}-{}", key, value), context, tokens);
         benchmark::RegisterBenchmark(name.c_str(),
-                                     [=](benchmark::State& state) { attention(state, format, context, tokens); })
+                                     [=](benchmark::State& state) { attention(state, caches, context, tokens); })
             ->UseManualTime()
             ->Unit(benchmark::kMicrosecond);
       }
