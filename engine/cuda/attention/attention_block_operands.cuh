@@ -34,16 +34,20 @@ __device__ __forceinline__ float2 bf16_pair(std::uint32_t pair) {
   return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000U)};
 }
 
-// E2M1 codes in the upper four bits of each half word, times scales: sign, exponent and mantissa in FP16's places are
-// the number times 2^-14.
-__device__ __forceinline__ std::uint32_t scaled_e2m1(std::uint32_t codes, __half2 scales) {
-  const std::uint32_t small = (codes & 0x8000'8000U) | (codes >> 3 & 0x0E00'0E00U);
-  const __half2 numbers = __hmul2(as_halves(small), as_halves(0x7400'7400U));  // 2^14
-  return as_bits(__hmul2(numbers, scales));
+// The four E2M1 codes of the lower half word as the upper bytes of FP16 numbers, of which the lower ones are 0: a table
+// of eight bytes, and the signs.
+__device__ __forceinline__ std::uint32_t e2m1_bytes(std::uint32_t codes) {
+  constexpr std::uint32_t kBelowTwo = 0x3E3C'3800U;  // 0, 0.5, 1, 1.5
+  constexpr std::uint32_t kOthers = 0x4644'4240U;    // 2, 3, 4, 6
+  const std::uint32_t magnitudes = __byte_perm(kBelowTwo, kOthers, codes & 0x7777U);
+  const std::uint32_t signs = __byte_perm(codes << 4, codes, 0x5140);
+  return magnitudes | (signs & 0x8080'8080U);
 }
-// A byte's low half to the upper bits of the lower half word, its high half to those of the upper one.
-__device__ __forceinline__ std::uint32_t spread_halves(std::uint32_t byte) {
-  return byte << 12 | byte << 24;
+// Bytes kFirst and kSecond of them as numbers, times scales.
+template <int kFirst, int kSecond>
+__device__ __forceinline__ std::uint32_t scaled_e2m1(std::uint32_t bytes, __half2 scales) {
+  constexpr std::uint32_t kPlaces = 0x0404U | kFirst << 4 | kSecond << 12;
+  return as_bits(__hmul2(as_halves(__byte_perm(bytes, 0, kPlaces)), scales));
 }
 __device__ __forceinline__ __half2 e4m3_twice(std::uint32_t byte) {
   return as_halves(widen_e4m3(byte | byte << 8));
@@ -117,10 +121,13 @@ __device__ __forceinline__ void multiply_keys(std::uint32_t codes, std::uint32_t
           const std::uint32_t word = step == 0 ? words.x : words.y;
           const __half2 of_upper = e4m3_twice(upper >> (16 * i + 8 * step) & 0xFFU);
           const __half2 of_lower = e4m3_twice(lower >> (16 * i + 8 * step) & 0xFFU);
-#pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            a[step][j] = scaled_e2m1(spread_halves(word >> 8 * j & 0xFFU), j % 2 == 0 ? of_upper : of_lower);
-          }
+          // A byte is a register: rows below 8 and the others in turn.
+          const std::uint32_t lower_dims = e2m1_bytes(word);
+          const std::uint32_t upper_dims = e2m1_bytes(word >> 16);
+          a[step][0] = scaled_e2m1<0, 1>(lower_dims, of_upper);
+          a[step][1] = scaled_e2m1<2, 3>(lower_dims, of_lower);
+          a[step][2] = scaled_e2m1<0, 1>(upper_dims, of_upper);
+          a[step][3] = scaled_e2m1<2, 3>(upper_dims, of_lower);
         }
 #pragma unroll
         for (int n = 0; n < kCount; ++n) {
@@ -162,9 +169,10 @@ __device__ __forceinline__ void load_values(std::uint32_t unit, int dims, int ha
     for (int i = 0; i < 4; ++i) {
       const std::uint32_t two = (i < 2 ? codes.x : codes.y) >> (i % 2 * 16);
       const __half2 pair = as_halves(widen_e4m3((i < 2 ? four.x : four.y) >> (i % 2 * 16)));
-      const std::uint32_t apart = __byte_perm(two, 0, 0x4140);
-      a[i / 2][i % 2 * 2] = scaled_e2m1(apart << 12, pair);
-      a[i / 2][i % 2 * 2 + 1] = scaled_e2m1(apart << 8, pair);
+      // A byte is a position: rows below 8, and the others.
+      const std::uint32_t bytes = e2m1_bytes(two);
+      a[i / 2][i % 2 * 2] = scaled_e2m1<0, 2>(bytes, pair);
+      a[i / 2][i % 2 * 2 + 1] = scaled_e2m1<1, 3>(bytes, pair);
     }
   }
   if (valid >= 32) return;

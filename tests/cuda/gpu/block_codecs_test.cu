@@ -142,7 +142,7 @@ __global__ void operand_kernel(CacheFormat format, std::uint32_t* out) {
   const std::uint32_t scale = blockIdx.x;
   const float of_bf16 = __uint_as_float(scale << 16);
   out[scale * 256 + byte] = format == CacheFormat::kNVFP4
-                                ? scaled_e2m1(spread_halves(byte), e4m3_twice(scale))
+                                ? scaled_e2m1<0, 1>(e2m1_bytes(byte), e4m3_twice(scale))
                                 : scaled_int8(int8_halves<0>(byte * 0x0101U), {of_bf16, of_bf16});
 #endif
 }
