@@ -21,7 +21,8 @@ bool contains(const std::string& text, std::string_view part) {
 std::vector<WeightFormat> formats_of(engine::BackendKind backend) {
   if (backend == engine::BackendKind::kCpu)
     return {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ5, WeightFormat::kQ4};
-  return {WeightFormat::kBF16, WeightFormat::kFP8, WeightFormat::kQ8, WeightFormat::kQ4, WeightFormat::kQ3};
+  return {WeightFormat::kBF16,  WeightFormat::kFP8, WeightFormat::kQ8, WeightFormat::kQ5,
+          WeightFormat::kNVFP4, WeightFormat::kQ4,  WeightFormat::kQ3};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "engine/backend/sequence_checks.h"
+#include "engine/backend/tensor_class.h"
 #include "engine/cuda/cuda_forward.h"
 #include "engine/cuda/cuda_inventory.h"
 #include "engine/cuda/cuda_options.h"
@@ -117,7 +118,8 @@ class CudaBackend final : public Backend {
   // `drafter` may be null.
   CudaBackend(const Checkpoint& checkpoint, const EngineOptions& options, const BlockDrafterCheckpoint* drafter)
       : config_(checkpoint.config()),
-        options_(settle_cuda_options(options, config_, drafter == nullptr ? nullptr : &drafter->config())),
+        options_(settle_cuda_options(with_stored_weights(options, checkpoint), config_,
+                                     drafter == nullptr ? nullptr : &drafter->config())),
         capacity_(cache_capacity(config_, options_)),
         device_(open_device(options_)),
         proposals_(checkpoint, options_),
@@ -576,9 +578,6 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cuda_backend(const Checkpoint& checkpoint, const EngineOptions& options) {
-  if (checkpoint.quantisation() != nullptr)
-    throw input_error("model", "backend cuda quantises at load, and this checkpoint is stored as codes",
-                      "give the checkpoint that it was quantised from, or use --set backend=cpu");
   check_cuda_shape(checkpoint.config());
   if (options.kv.rotation == KeyRotation::kHadamard && !has_hadamard(checkpoint.config().head_dim))
     throw input_error(

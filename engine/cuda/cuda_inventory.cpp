@@ -11,7 +11,7 @@ namespace {
 
 void add_projection(InventoryAccount& account, const CudaProjection& projection) {
   const WeightMatrix& matrix = projection.matrix;
-  account.stream(join(projection.names, " + "), to_text(matrix.format), projection.bytes(),
+  account.stream(join(projection.names, " + "), stored_format(matrix), projection.bytes(),
                  element_count(matrix.rows, matrix.columns));
 }
 void add_vector(InventoryAccount& account, const std::string& name, const DeviceBuffer& values) {

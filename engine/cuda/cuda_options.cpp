@@ -16,21 +16,6 @@ namespace {
 
 constexpr std::int64_t kDefaultChunk = 4096;
 
-// Codecs that the CPU defines and this backend has no kernels for.
-void refuse_codecs(const EngineOptions& options) {
-  const auto refuse = [](bool found, const std::string& path, const std::string& word) {
-    if (found)
-      throw input_error(path, fmt::format("backend cuda has no kernels for {}", word), "use --set backend=cpu");
-  };
-  const auto refuse_weights = [&](WeightFormat format, const std::string& path) {
-    refuse(format == WeightFormat::kQ5 || format == WeightFormat::kNVFP4, path, to_text(format));
-  };
-  refuse_weights(options.weights.format, "weights.format");
-  for (std::size_t i = 0; i < options.weights.overrides.size(); ++i)
-    refuse_weights(options.weights.overrides[i].format, fmt::format("weights.overrides[{}].format", i));
-  refuse(options.weights.scales != ScaleFormat::kFP16, "weights.scales", to_text(options.weights.scales));
-}
-
 // Rows are exported in tiles, states in the kernels' order, a drafter's context not at all.
 void check_prefix_cache(const EngineOptions& options, const ModelConfig& config) {
   if (options.prefix_cache.bytes == 0) return;
@@ -58,7 +43,6 @@ bool drafts_with_mtp(const EngineOptions& options) {
 }
 
 EngineOptions settle_cuda_options(EngineOptions options, const ModelConfig& config, const BlockDrafterConfig* drafter) {
-  refuse_codecs(options);
   if (options.activations.format == ActivationFormat::kQ8) {
     throw input_error("activations.format", "q8 needs backend cpu", "cuda has fp32 and bf16");
   }

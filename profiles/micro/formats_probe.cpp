@@ -1,4 +1,4 @@
-// Time of a round's products in every weight format, on the shapes of a 27B model's layer: launches of one shape back
+// Time of a round's products in every weight codec, on the shapes of a 27B model's layer: launches of one shape back
 // to back in a graph under programmatic launch, weights from DRAM. formats_probe [FILE]: JSON lines to standard output
 // and to FILE.
 #include <cuda_runtime_api.h>
@@ -20,6 +20,8 @@ namespace {
 
 using engine::DeviceBuffer;
 using engine::OperandLayout;
+using engine::ScaleFormat;
+using engine::WeightCodec;
 using engine::WeightFormat;
 
 constexpr double kReadRate = 4534e9;                            // bytes a second, plain read kernel on an H200
@@ -31,8 +33,18 @@ struct Shape {
   std::int64_t columns;
 };
 constexpr Shape kShapes[] = {{16384, 5120}, {5120, 6144}, {34816, 5120}, {5120, 17408}};
-constexpr WeightFormat kFormats[] = {WeightFormat::kQ3, WeightFormat::kQ4, WeightFormat::kQ8, WeightFormat::kFP8,
-                                     WeightFormat::kBF16};
+constexpr WeightCodec kCodecs[] = {{WeightFormat::kQ3},
+                                   {WeightFormat::kQ4},
+                                   {WeightFormat::kQ5},
+                                   {WeightFormat::kQ8},
+                                   {WeightFormat::kFP8},
+                                   {WeightFormat::kBF16},
+                                   {WeightFormat::kNVFP4, ScaleFormat::kE4M3},
+                                   {WeightFormat::kQ3, ScaleFormat::kE4M3},
+                                   {WeightFormat::kQ4, ScaleFormat::kE4M3},
+                                   {WeightFormat::kQ5, ScaleFormat::kE4M3},
+                                   {WeightFormat::kQ8, ScaleFormat::kE4M3},
+                                   {WeightFormat::kFP8, ScaleFormat::kE4M3}};
 
 // 16-bit numbers of magnitudes near 2^-3 as FP16 (tiny as BF16), which also are finite group sums.
 DeviceBuffer random_operand(OperandLayout layout, std::int64_t columns, int width) {
@@ -53,11 +65,12 @@ void probe(const std::string& path) {
   launch.stream = stream;
   launch.programmatic = true;
   const engine::ProductSettings settings;
-  for (const WeightFormat format : kFormats) {
+  for (const WeightCodec codec : kCodecs) {
+    const WeightFormat format = codec.format;
     for (const Shape& shape : kShapes) {
-      const auto bytes = static_cast<std::size_t>(engine::tile_bytes(format, shape.rows, shape.columns));
+      const auto bytes = static_cast<std::size_t>(engine::tile_bytes(codec, shape.rows, shape.columns));
       const int copies = std::max(2, static_cast<int>((kDistinctBytes + bytes - 1) / bytes));
-      const DeviceBuffer tiles = random_tiles(format, shape.rows, shape.columns, copies);
+      const DeviceBuffer tiles = random_tiles(codec, shape.rows, shape.columns, copies);
       for (const int width : {8, 16, 32}) {
         const bool bfloat16 = format == WeightFormat::kBF16;
         engine::Operand operand;
@@ -66,7 +79,8 @@ void probe(const std::string& path) {
         operand.columns = shape.columns;
         const DeviceBuffer panels = random_operand(operand.layout, shape.columns, width);
         operand.data = panels.data();
-        engine::WeightMatrix matrix{.format = format, .rows = shape.rows, .columns = shape.columns, .tiles = nullptr};
+        engine::WeightMatrix matrix{
+            .format = format, .rows = shape.rows, .columns = shape.columns, .tiles = nullptr, .scales = codec.scales};
         const std::int64_t floats = product_plane_floats(matrix, settings, width);
         const DeviceBuffer planes(2 * static_cast<std::size_t>(floats) * sizeof(float), "planes");
         const GraphTime time = time_graph(stream, [&] {
@@ -78,9 +92,10 @@ void probe(const std::string& path) {
         const double us = time.median_us / kLaunches;
         const double rate = 1e6 * static_cast<double>(bytes) / us;
         append_record(
-            path, fmt::format(R"({{"probe":"formats","format":"{}","rows":{},"columns":{},"width":{},)"
+            path, fmt::format(R"({{"probe":"formats","format":"{}","scales":"{}","rows":{},"columns":{},"width":{},)"
                               R"("us":{:.2f},"gbps":{:.0f},"share":{:.3f}}})",
-                              to_text(format), shape.rows, shape.columns, width, us, 1e-9 * rate, rate / kReadRate));
+                              to_text(format), to_text(codec.scales), shape.rows, shape.columns, width, us, 1e-9 * rate,
+                              rate / kReadRate));
       }
     }
   }

@@ -33,7 +33,7 @@ constexpr ProductSettings kSettings{.blocks = 264};
 CudaProjection head_of(WeightFormat format) {
   const SyntheticCheckpoint checkpoint("synthetic:27b?seed=1");
   StackedMatrix matrix = WeightPlan(checkpoint.config(), EngineOptions{}).head();
-  matrix.format = format;
+  matrix.codec = format;
   WeightStage stage(checkpoint, staging_bytes(std::vector{matrix}));
   return load_projection(stage, matrix);
 }

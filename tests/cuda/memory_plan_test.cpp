@@ -3,8 +3,10 @@
 
 #include <map>
 
+#include "base/error.h"
 #include "engine/checkpoint/synthetic.h"
 #include "engine/cuda/cuda_forward.h"
+#include "engine/cuda/head/screened_head.h"
 
 namespace tare::engine {
 namespace {
@@ -91,6 +93,48 @@ TEST(MemoryPlan, WeightsCountTheirTiles) {
   EXPECT_LT(total(WeightFormat::kQ4), 13'800'000'000U + 2'700'000'000U);
   EXPECT_GT(total(WeightFormat::kBF16), 51'200'000'000U);
   EXPECT_LT(total(WeightFormat::kQ3), total(WeightFormat::kQ4));
+}
+
+// Every class of matrix and format: E4M3 scales take a byte of each group's two, and four a row for its tensor's.
+TEST(MemoryPlan, ScalesOfOneByteCountAsSuch) {
+  const SyntheticCheckpoint checkpoint("synthetic:27b?seed=1");
+  const auto head = [&](WeightFormat format, ScaleFormat scales) {
+    EngineOptions options = rounds_in_bf16();
+    options.weights.format = format;
+    options.weights.scales = scales;
+    for (const MemoryPart& part : plan_cuda_weights(checkpoint.config(), options))
+      if (part.name == "head") return part.bytes;
+    return std::uint64_t{0};
+  };
+  const std::uint64_t rows = 248'320;
+  const std::uint64_t weights = rows * 5120;
+  const std::uint64_t norm = 5120 * 4;
+  EXPECT_EQ(head(WeightFormat::kQ5, ScaleFormat::kFP16), weights * 5 / 8 + weights / 64 * 2 + norm);
+  EXPECT_EQ(head(WeightFormat::kQ5, ScaleFormat::kE4M3), weights * 5 / 8 + weights / 64 + rows * 4 + norm);
+  for (const ScaleFormat scales : {ScaleFormat::kFP16, ScaleFormat::kE4M3})  // NVFP4's are E4M3 whatever is said
+    EXPECT_EQ(head(WeightFormat::kNVFP4, scales), weights / 2 + weights / 16 + rows * 4 + norm);
+}
+
+TEST(MemoryPlan, AScreenRefusesHeadsWhoseRowsItCannotRead) {
+  const SyntheticCheckpoint checkpoint("synthetic:27b?seed=1");
+  EngineOptions options = rounds_in_bf16();
+  options.head.screen = HeadScreen::kQ3;
+  EXPECT_NO_THROW(CudaScreenedHead::check(checkpoint.config(), options));
+  const auto why = [&] {
+    try {
+      CudaScreenedHead::check(checkpoint.config(), options);
+    } catch (const Error& error) {
+      return error.parts().where + ": " + error.parts().what;
+    }
+    return std::string();
+  };
+  options.weights.scales = ScaleFormat::kE4M3;
+  EXPECT_EQ(why(), "head.screen: backend cuda scores candidates with no head of q4 and E4M3 scales");
+  options.weights.overrides = {{TensorClass::kHead, 0, 0, WeightFormat::kBF16}};
+  EXPECT_EQ(why(), "");
+  options.weights.scales = ScaleFormat::kFP16;
+  options.weights.overrides.front().format = WeightFormat::kQ5;
+  EXPECT_EQ(why(), "head.screen: backend cuda scores candidates with no head of q5");
 }
 
 // A copy of the head in groups of 64: half a byte a weight and two bytes a group.

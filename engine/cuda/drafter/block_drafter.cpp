@@ -426,7 +426,7 @@ void CudaBlockDrafter::capture_all(int block) {
 void CudaBlockDrafter::account(InventoryAccount& account, std::int64_t context, std::int64_t width,
                                std::int64_t tokens) const {
   const auto projection = [&](const CudaProjection& weights) {
-    account.stream("drafter." + join(weights.names, " + drafter."), to_text(weights.matrix.format), weights.bytes(),
+    account.stream("drafter." + join(weights.names, " + drafter."), stored_format(weights.matrix), weights.bytes(),
                    element_count(weights.matrix.rows, weights.matrix.columns));
   };
   const auto vector = [&](const std::string& name, const DeviceBuffer& values) {
@@ -472,7 +472,7 @@ Json CudaBlockDrafter::description() const {
           {"layers", config_.layer_count()},
           {"block_size", config_.block_size},
           {"taps", config_.taps},
-          {"weights", to_text(weights_.fc.matrix.format)},
+          {"weights", stored_format(weights_.fc.matrix)},
           {"head", target_.head->description()}};
 }
 

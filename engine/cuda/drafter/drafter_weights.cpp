@@ -14,9 +14,9 @@ class DrafterPlan {
  public:
   DrafterPlan(const BlockDrafterConfig& config, const EngineOptions& options) : config_(config), options_(options) {}
 
-  StackedMatrix fc() const { return {{{"fc.weight", config_.hidden_size}}, columns_of_taps(), format_of(0)}; }
+  StackedMatrix fc() const { return {{{"fc.weight", config_.hidden_size}}, columns_of_taps(), codec_of(0)}; }
   StackedMatrix context() const {
-    StackedMatrix matrix{{}, config_.hidden_size, format_of(0)};
+    StackedMatrix matrix{{}, config_.hidden_size, codec_of(0)};
     for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
       matrix.parts.push_back({name(layer, "self_attn.k_proj"), config_.key_value_channels()});
       matrix.parts.push_back({name(layer, "self_attn.v_proj"), config_.key_value_channels()});
@@ -28,19 +28,19 @@ class DrafterPlan {
              {name(layer, "self_attn.k_proj"), config_.key_value_channels()},
              {name(layer, "self_attn.v_proj"), config_.key_value_channels()}},
             config_.hidden_size,
-            format_of(layer)};
+            codec_of(layer)};
   }
   StackedMatrix out(std::int64_t layer) const {
-    return {{{name(layer, "self_attn.o_proj"), config_.hidden_size}}, config_.query_channels(), format_of(layer)};
+    return {{{name(layer, "self_attn.o_proj"), config_.hidden_size}}, config_.query_channels(), codec_of(layer)};
   }
   StackedMatrix gate_up(std::int64_t layer) const {
     return {{{name(layer, "mlp.gate_proj"), config_.intermediate_size},
              {name(layer, "mlp.up_proj"), config_.intermediate_size}},
             config_.hidden_size,
-            format_of(layer)};
+            codec_of(layer)};
   }
   StackedMatrix down(std::int64_t layer) const {
-    return {{{name(layer, "mlp.down_proj"), config_.hidden_size}}, config_.intermediate_size, format_of(layer)};
+    return {{{name(layer, "mlp.down_proj"), config_.hidden_size}}, config_.intermediate_size, codec_of(layer)};
   }
   std::vector<StackedMatrix> all() const {
     std::vector<StackedMatrix> matrices = {fc(), context()};
@@ -59,7 +59,7 @@ class DrafterPlan {
   const BlockDrafterConfig& config_;
   const EngineOptions& options_;
 
-  WeightFormat format_of(std::int64_t layer) const { return options_.format_of(TensorClass::kDrafter, layer); }
+  WeightCodec codec_of(std::int64_t layer) const { return options_.codec_of(TensorClass::kDrafter, layer); }
   std::int64_t columns_of_taps() const { return config_.tap_count() * config_.hidden_size; }
 };
 
@@ -68,7 +68,7 @@ class DrafterPlan {
 std::uint64_t drafter_weight_bytes(const BlockDrafterConfig& config, const EngineOptions& options) {
   std::uint64_t bytes = 0;
   for (const StackedMatrix& matrix : DrafterPlan(config, options).all())
-    bytes += static_cast<std::uint64_t>(tile_bytes(matrix.format, matrix.rows(), matrix.columns));
+    bytes += static_cast<std::uint64_t>(tile_bytes(matrix.codec, matrix.rows(), matrix.columns));
   const std::int64_t gains = 2 * config.hidden_size + config.layer_count() * 2 * (config.hidden_size + config.head_dim);
   return bytes + static_cast<std::uint64_t>(gains) * sizeof(float);
 }

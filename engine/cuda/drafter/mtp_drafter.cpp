@@ -429,7 +429,7 @@ void CudaMtpDrafter::account(InventoryAccount& account, std::int64_t context, st
     account.add({name, format, AccessPattern::kStream, bytes, passes * bytes, elements});
   };
   const auto projection = [&](const CudaProjection& weights) {
-    stream(join(weights.names, " + "), to_text(weights.matrix.format), weights.bytes(),
+    stream(join(weights.names, " + "), stored_format(weights.matrix), weights.bytes(),
            element_count(weights.matrix.rows, weights.matrix.columns));
   };
   const auto vector = [&](const std::string& name, const DeviceBuffer& values) {
@@ -461,7 +461,7 @@ void CudaMtpDrafter::account(InventoryAccount& account, std::int64_t context, st
 }
 
 Json CudaMtpDrafter::description() const {
-  return {{"kind", "mtp"}, {"weights", to_text(weights_.fc.matrix.format)}, {"head", target_.head->description()}};
+  return {{"kind", "mtp"}, {"weights", stored_format(weights_.fc.matrix)}, {"head", target_.head->description()}};
 }
 
 void CudaMtpDrafter::cut_graphs(RoundCut cut) {

@@ -38,7 +38,7 @@ MtpSizes mtp_sizes(const ModelConfig& config, const EngineOptions& options, std:
   std::vector<WeightMatrix> shapes = {
       {.format = options.format_of(TensorClass::kHead, 0), .rows = head_rows, .columns = config.hidden_size}};
   for (const StackedMatrix& matrix : plan.all())
-    shapes.push_back({.format = matrix.format, .rows = matrix.rows(), .columns = matrix.columns});
+    shapes.push_back({.format = matrix.codec.format, .rows = matrix.rows(), .columns = matrix.columns});
   std::int64_t result_floats = 0;
   for (const WeightMatrix& matrix : shapes) {
     if (exact) result_floats = std::max(result_floats, kMostRoundTokens * matrix.rows);

@@ -12,28 +12,28 @@ std::string layer_name(const char* tensor) {
 }  // namespace
 
 StackedMatrix MtpPlan::fc() const {
-  return {{{"mtp.fc.weight", config_.hidden_size}}, 2 * config_.hidden_size, format_, {}};
+  return {{{"mtp.fc.weight", config_.hidden_size}}, 2 * config_.hidden_size, codec_, {}};
 }
 StackedMatrix MtpPlan::qkv() const {
   return {{{layer_name("self_attn.q_proj"), 2 * config_.query_channels()},
            {layer_name("self_attn.k_proj"), config_.key_value_channels()},
            {layer_name("self_attn.v_proj"), config_.key_value_channels()}},
           config_.hidden_size,
-          format_,
+          codec_,
           {}};
 }
 StackedMatrix MtpPlan::out() const {
-  return {{{layer_name("self_attn.o_proj"), config_.hidden_size}}, config_.query_channels(), format_, {}};
+  return {{{layer_name("self_attn.o_proj"), config_.hidden_size}}, config_.query_channels(), codec_, {}};
 }
 StackedMatrix MtpPlan::gate_up() const {
   return {{{layer_name("mlp.gate_proj"), config_.intermediate_size},
            {layer_name("mlp.up_proj"), config_.intermediate_size}},
           config_.hidden_size,
-          format_,
+          codec_,
           {}};
 }
 StackedMatrix MtpPlan::down() const {
-  return {{{layer_name("mlp.down_proj"), config_.hidden_size}}, config_.intermediate_size, format_, {}};
+  return {{{layer_name("mlp.down_proj"), config_.hidden_size}}, config_.intermediate_size, codec_, {}};
 }
 
 std::vector<StackedMatrix> MtpPlan::all() const {
@@ -43,7 +43,7 @@ std::vector<StackedMatrix> MtpPlan::all() const {
 std::uint64_t MtpPlan::weight_bytes() const {
   std::uint64_t bytes = 0;
   for (const StackedMatrix& matrix : all())
-    bytes += static_cast<std::uint64_t>(tile_bytes(matrix.format, matrix.rows(), matrix.columns));
+    bytes += static_cast<std::uint64_t>(tile_bytes(matrix.codec, matrix.rows(), matrix.columns));
   const std::int64_t gains = 5 * config_.hidden_size + 2 * config_.head_dim;
   return bytes + static_cast<std::uint64_t>(gains) * sizeof(float);
 }

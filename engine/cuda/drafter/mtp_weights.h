@@ -18,7 +18,7 @@ struct CudaMtpWeights {
 class MtpPlan {
  public:
   MtpPlan(const ModelConfig& config, const EngineOptions& options)
-      : config_(config), format_(options.format_of(TensorClass::kMtp, 0)) {}
+      : config_(config), codec_(options.codec_of(TensorClass::kMtp, 0)) {}
   [[nodiscard]] StackedMatrix fc() const;
   [[nodiscard]] StackedMatrix qkv() const;
   [[nodiscard]] StackedMatrix out() const;
@@ -31,7 +31,7 @@ class MtpPlan {
 
  private:
   const ModelConfig& config_;
-  WeightFormat format_;
+  WeightCodec codec_;
 };
 
 // Throws Error (input) naming the tensor, Error (environment): no memory.

@@ -11,12 +11,12 @@ ProposalPlan::ProposalPlan(const Checkpoint& target, const EngineOptions& option
   const EngineOptions::ProposalHead& chosen = options.proposal_head;
   if (chosen.shortlist == 0 && chosen.screen == HeadScreen::kNone) return;
   own = WeightPlan(target.config(), options).head();
-  if (chosen.screen != HeadScreen::kNone) own->format = format_of(chosen.screen);
+  if (chosen.screen != HeadScreen::kNone) own->codec = format_of(chosen.screen);
   if (chosen.shortlist > 0) own->chosen = read_shortlist(target, chosen);
 }
 
 std::uint64_t ProposalPlan::bytes() const {
-  return own ? static_cast<std::uint64_t>(tile_bytes(own->format, own->rows(), own->columns)) : 0;
+  return own ? static_cast<std::uint64_t>(tile_bytes(own->codec, own->rows(), own->columns)) : 0;
 }
 
 std::uint64_t ProposalPlan::staging_bytes() const {
@@ -36,13 +36,13 @@ void CudaProposalHead::account(InventoryAccount& account, std::uint64_t times) c
   const CudaProjection& projection = this->projection();
   const WeightMatrix& matrix = projection.matrix;
   // The target's own, read once more, or a copy.
-  account.add({own_ ? projection.names.front() : projection.names.front() + " (draft)", to_text(matrix.format),
+  account.add({own_ ? projection.names.front() : projection.names.front() + " (draft)", stored_format(matrix),
                AccessPattern::kStream, own_ ? projection.bytes() : 0, times * projection.bytes(),
                own_ ? element_count(matrix.rows, matrix.columns) : 0});
 }
 
 Json CudaProposalHead::description() const {
-  return {{"rows", rows()}, {"weights", to_text(projection().matrix.format)}};
+  return {{"rows", rows()}, {"weights", stored_format(projection().matrix)}};
 }
 
 }  // namespace tare::engine

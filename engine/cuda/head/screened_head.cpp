@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "engine/cuda/product/tiles.h"
+#include "engine/cuda/product/row_fields.h"
 
 namespace tare::engine {
 namespace {
@@ -23,8 +23,14 @@ void CudaScreenedHead::check(const ModelConfig& config, const EngineOptions& opt
     throw input_error("head.candidates", fmt::format("backend cuda scores at most {} candidates a row, not {}",
                                                      kMostCandidates, options.head.candidates));
   }
-  const WeightFormat head = options.format_of(TensorClass::kHead, config.layer_count());
-  if (screen_choice_shared_bytes(head, config.hidden_size) > kMostSharedBytes) {
+  const WeightCodec head = options.codec_of(TensorClass::kHead, config.layer_count());
+  if (!has_row_fields(head)) {
+    throw input_error("head.screen",
+                      fmt::format("backend cuda scores candidates with no head of {}{}", to_text(head.format),
+                                  has_tensor_scale(head) ? " and E4M3 scales" : ""),
+                      "set head.screen to none, or the head to bf16, q8, q4, q3 or fp8 with FP16 scales");
+  }
+  if (screen_choice_shared_bytes(head.format, config.hidden_size) > kMostSharedBytes) {
     throw input_error("hidden_size", fmt::format("{} is too large for head.screen on backend cuda", config.hidden_size),
                       "set head.screen to none");
   }
@@ -46,7 +52,7 @@ CudaScreenedHead::CudaScreenedHead(const CudaModelWeights& weights, const Engine
 // As it lies in the tiles, without the row beside it that every line has too.
 std::uint64_t CudaScreenedHead::row_bytes() const {
   const WeightMatrix& head = weights_.head.matrix;
-  return static_cast<std::uint64_t>(units_a_row_block(head.columns) * unit_bytes(head.format) / kUnitRows);
+  return static_cast<std::uint64_t>(units_a_row_block(head.columns) * unit_bytes(head.codec()) / kUnitRows);
 }
 
 void CudaScreenedHead::launch(const ProductResult& screened, const float* hidden, int tokens, RoundKeys* keys,
@@ -73,10 +79,10 @@ void CudaScreenedHead::account(InventoryAccount& account, std::int64_t width) co
   const WeightMatrix& head = weights_.head.matrix;
   const std::string& name = weights_.head.names.front();
   const CudaProjection& screen = *weights_.screen;
-  account.stream(name + " (screen)", to_text(screen.matrix.format), screen.bytes(),
+  account.stream(name + " (screen)", stored_format(screen.matrix), screen.bytes(),
                  element_count(head.rows, head.columns));
   // The head itself, whose rows are taken from its tiles.
-  account.add({name + " (candidates)", to_text(head.format), AccessPattern::kGather, weights_.head.bytes(),
+  account.add({name + " (candidates)", stored_format(head), AccessPattern::kGather, weights_.head.bytes(),
                row_bytes() * static_cast<std::uint64_t>(width * candidates_), element_count(head.rows, head.columns)});
 }
 

@@ -8,6 +8,7 @@ namespace tare::engine {
 
 struct BF16Format {
   static constexpr WeightFormat kFormat = WeightFormat::kBF16;
+  static constexpr ScaleFormat kScales = ScaleFormat::kFP16;
   static constexpr bool kBFloat16 = true;
   static constexpr bool kScaled = false;
   static constexpr float kGroupBias = 0;

@@ -10,6 +10,7 @@ namespace tare::engine {
 
 struct FP8Format {
   static constexpr WeightFormat kFormat = WeightFormat::kFP8;
+  static constexpr ScaleFormat kScales = ScaleFormat::kFP16;
   static constexpr bool kBFloat16 = false;
   static constexpr bool kScaled = true;
   static constexpr float kGroupBias = 0;

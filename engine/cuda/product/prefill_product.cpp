@@ -64,7 +64,7 @@ ProductResult PrefillProducts::multiply(const WeightMatrix& matrix, const Operan
     auto* widened = library_->widened.as<std::uint16_t>();
     CudaLaunch widen = launch;
     widen.bytes =
-        static_cast<std::uint64_t>(tile_bytes(matrix.format, rows, matrix.columns) + kNumberBytes * rows * stride);
+        static_cast<std::uint64_t>(tile_bytes(matrix.codec(), rows, matrix.columns) + kNumberBytes * rows * stride);
     launch_widen(matrix, first_row, rows, widened, widen);
     library_->multiply(widened, rows, matrix.columns, stride, x, tokens, y + first_row, matrix.rows, launch);
   }

@@ -12,21 +12,23 @@
 namespace tare::engine {
 namespace {
 
-auto format_launch(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kQ4:
-      return launch_q4_product;
-    case WeightFormat::kQ3:
-      return launch_q3_product;
+auto codec_launch(WeightCodec codec) {
+  const bool bytes = has_tensor_scale(codec);
+  switch (codec.format) {
     case WeightFormat::kQ8:
-      return launch_q8_product;
+      return bytes ? launch_q8_e4m3_product : launch_q8_product;
+    case WeightFormat::kQ5:
+      return bytes ? launch_q5_e4m3_product : launch_q5_product;
+    case WeightFormat::kQ4:
+      return bytes ? launch_q4_e4m3_product : launch_q4_product;
+    case WeightFormat::kQ3:
+      return bytes ? launch_q3_e4m3_product : launch_q3_product;
     case WeightFormat::kFP8:
-      return launch_fp8_product;
+      return bytes ? launch_fp8_e4m3_product : launch_fp8_product;
+    case WeightFormat::kNVFP4:
+      return launch_nvfp4_product;
     case WeightFormat::kBF16:
       return launch_bf16_product;
-    case WeightFormat::kQ5:
-    case WeightFormat::kNVFP4:
-      break;
   }
   throw internal_error("no product of this weight format");
 }
@@ -91,9 +93,10 @@ ProductResult launch_product(const WeightMatrix& matrix, const Operand& operand,
                                             .side_out = side.out,
                                             .side_rows = side.rows,
                                             .columns = static_cast<int>(matrix.columns),
-                                            .side_factor = operand_factor},
+                                            .side_factor = operand_factor,
+                                            .row_scales = row_scales(matrix)},
                               .width = operand.width};
-  format_launch(matrix.format)(product, launch);
+  codec_launch(matrix.codec())(product, launch);
   return {.data = planes,
           .rows = static_cast<int>(matrix.rows),
           .width = operand.width,

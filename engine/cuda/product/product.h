@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "engine/backend/options.h"
 #include "engine/cuda/device/launch.h"
@@ -21,9 +22,17 @@ struct WeightMatrix {
   WeightFormat format = WeightFormat::kBF16;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  const std::byte* tiles = nullptr;  // 128-byte aligned, tile_bytes(format, rows, columns)
+  const std::byte* tiles = nullptr;  // 128-byte aligned, tile_bytes(codec(), rows, columns)
+  ScaleFormat scales = ScaleFormat::kFP16;
+  [[nodiscard]] WeightCodec codec() const { return {format, scales}; }
 };
-[[nodiscard]] std::int64_t tile_bytes(WeightFormat format, std::int64_t rows, std::int64_t columns);
+// Units, and the rows' scales behind them (tiles.h).
+[[nodiscard]] std::int64_t tile_bytes(WeightCodec codec, std::int64_t rows, std::int64_t columns);
+[[nodiscard]] std::int64_t unit_run_bytes(WeightCodec codec, std::int64_t rows, std::int64_t columns);  // units alone
+// What an inventory calls it: "q4", "q4, e4m3 scales".
+[[nodiscard]] std::string stored_format(const WeightMatrix& matrix);
+// The scale of each row's tensor, in device memory; null where scales are FP16 or none.
+[[nodiscard]] const float* row_scales(const WeightMatrix& matrix);
 
 // BF16 rows beside a product, of the same input (GDN's b and a projections): y[token][row] FP32, summed in FP32.
 struct SideRows {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include <cstdint>
 
@@ -94,6 +95,34 @@ __device__ __forceinline__ void start_sums(float (&sums)[kTokens / 2], const Gro
       }
     }
   }
+}
+
+// The scales of rows g and g + 8 in a lane's two tiles, as a unit has them.
+template <ScaleFormat kScales>
+struct LaneScales {
+  uint2 pairs;
+  __device__ __forceinline__ void load(std::uint32_t place) { pairs = ptx::load_shared_8(place); }
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t last() const { return pairs.y; }
+  // Two FP16 numbers.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t of(int tile) const { return tile == 0 ? pairs.x : pairs.y; }
+};
+template <>
+struct LaneScales<ScaleFormat::kE4M3> {
+  std::uint32_t bytes;
+  __device__ __forceinline__ void load(std::uint32_t place) { bytes = ptx::load_shared_4(place); }
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t last() const { return bytes; }
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t of(int tile) const {
+    const auto two = static_cast<__nv_fp8x2_storage_t>(bytes >> (16 * tile));
+    const __half2_raw halves = __nv_cvt_fp8x2_to_halfraw2(two, __NV_E4M3);  // exact
+    return static_cast<std::uint32_t>(halves.x) | static_cast<std::uint32_t>(halves.y) << 16;
+  }
+};
+
+// totals += sums of weights that had their scales.
+template <int kTokens>
+__device__ __forceinline__ void add_unit(float (&totals)[kTokens / 2], const float (&sums)[kTokens / 2]) {
+#pragma unroll
+  for (int i = 0; i < kTokens / 2; ++i) totals[i] += sums[i];
 }
 
 // totals += scale sums, rows g and g + 8 with their scales.

@@ -29,6 +29,7 @@
 #include "engine/cuda/product/product_side.cuh"
 #include "engine/cuda/product/product_stream.h"
 #include "engine/cuda/product/ring_hand_over.cuh"
+#include "engine/cuda/product/row_scales.cuh"
 
 namespace tare::engine {
 
@@ -39,17 +40,22 @@ constexpr int kStreamRegisters = 96;                        // two blocks leave 
 constexpr int kBarrierBytes = 16;                           // of a stage: full and empty
 constexpr int kFewStages = 4;
 
+// Shared memory of a block beside its ring.
+[[nodiscard]] constexpr int beside_ring_bytes(WeightCodec codec) {
+  return has_tensor_scale(codec) ? kRowScaleBytes : 0;
+}
+
 // Two blocks run on an SM: one computes, its successor fills its ring.
 struct StreamShape {
   int units = 0;  // of a stage
   int stage_bytes = 0;
   int stages = 0;
 };
-[[nodiscard]] constexpr StreamShape stream_shape(WeightFormat format, int tokens) {
+[[nodiscard]] constexpr StreamShape stream_shape(WeightCodec codec, int tokens) {
   StreamShape shape;
   for (shape.units = tokens > 16 ? 1 : 2; shape.units > 0; --shape.units) {  // 32 tokens' sums of a pair are too many
-    shape.stage_bytes = shape.units * (unit_bytes(format) + operand_block_bytes(tokens));
-    shape.stages = kStreamSharedBytes / (shape.stage_bytes + kBarrierBytes);
+    shape.stage_bytes = shape.units * (unit_bytes(codec) + operand_block_bytes(tokens));
+    shape.stages = (kStreamSharedBytes - beside_ring_bytes(codec)) / (shape.stage_bytes + kBarrierBytes);
     if (shape.stages >= kFewStages || shape.units == 1) break;
   }
   return shape;
@@ -73,13 +79,17 @@ struct RingPlace {
 template <class Format, int kTokens, int kStages>
 class Stream {
  public:
-  static constexpr int kUnits = stream_shape(Format::kFormat, kTokens).units;
-  static constexpr std::uint32_t kUnitBytes = unit_bytes(Format::kFormat);
+  static constexpr WeightCodec kCodec{Format::kFormat, Format::kScales};
+  static constexpr int kUnits = stream_shape(kCodec, kTokens).units;
+  static constexpr std::uint32_t kUnitBytes = unit_bytes(kCodec);
   static constexpr std::uint32_t kCodeBytes = unit_code_bytes(Format::kFormat);
   static constexpr std::uint32_t kTileBytes = kCodeBytes / kTilesAUnit;
   static constexpr std::uint32_t kBlockBytes = operand_block_bytes(kTokens);
   static constexpr std::uint32_t kStageBytes = kUnits * (kUnitBytes + kBlockBytes);
   static constexpr int kStagesAPair = 2 / kUnits;
+  // Of rows g and g + 8 of a tile; BF16 has none and keeps the place of FP16 ones, which costs it nothing.
+  static constexpr std::uint32_t kPairScaleBytes = has_scales(Format::kFormat) ? 2 * row_scale_bytes(kCodec) : 4;
+  static constexpr bool kBlockScales = row_scales_a_unit(Format::kFormat) > 1;
 
   __device__ __forceinline__ Stream(const StreamArguments& arguments, std::uint32_t shared)
       : arguments_(arguments),
@@ -89,7 +99,8 @@ class Stream {
         tiles_(threadIdx.x / kTileThreads * kWarpTiles * kTileBytes),
         operand_row_(kUnits * kUnitBytes + OperandStep<kTokens>::row(threadIdx.x % 32)),
         group_sum_place_(kUnits * kUnitBytes + GroupSums<kTokens>::place(threadIdx.x % 4)),
-        scales_(kCodeBytes + threadIdx.x % kTileThreads / 4 * 16 + threadIdx.x / kTileThreads * kWarpTiles * 4),
+        scales_(kCodeBytes + threadIdx.x % kTileThreads / 4 * (kTilesAUnit * kPairScaleBytes) +
+                threadIdx.x / kTileThreads * kWarpTiles * kPairScaleBytes),
         first_(arguments.plan.first_pair(static_cast<int>(blockIdx.x)) * kStagesAPair),
         count_(arguments.plan.first_pair(static_cast<int>(blockIdx.x) + 1) * kStagesAPair - first_),
         row_block_stages_(arguments.plan.pairs_a_row_block * kStagesAPair),
@@ -135,6 +146,7 @@ class Stream {
 
   __device__ __forceinline__ void consume() {
     clear_totals();
+    ask_row_scales(0);
     ptx::barrier_wait(full(0), 0);
     load_first(stage(0), 0);
     int fragment_end = min(row_block_stages_ - place_in_row_block(0), count_);
@@ -145,6 +157,7 @@ class Stream {
             static_cast<int>(static_cast<unsigned>(first_ + index) / static_cast<unsigned>(row_block_stages_)));
         if (fragment_end == count_) break;
         clear_totals();
+        ask_row_scales(index + 1);
         fragment_end = min(fragment_end + row_block_stages_, count_);
       }
     }
@@ -200,6 +213,10 @@ class Stream {
       for (int tile = 0; tile < kWarpTiles; ++tile) {
         codes_[unit][tile] = Format::load(tiles + tile * kTileBytes, static_cast<int>(tile_thread_));
       }
+      if constexpr (kBlockScales) {
+        const uint4 scales = ptx::load_shared_16(stage_address + scales_ + (first + unit) * kUnitBytes);
+        codes_[unit][0].scales = {scales.x, scales.y}, codes_[unit][1].scales = {scales.z, scales.w};
+      }
       b_[unit].load(stage_address + operand_row_ + (first + unit) * kBlockBytes, 0);
       if constexpr (Format::kGroupBias != 0.0F) {
         group_sums_[unit].load(stage_address + group_sum_place_ + (first + unit) * kBlockBytes);
@@ -214,7 +231,7 @@ class Stream {
     bool next_landed = false;
 #pragma unroll
     for (int first = 0; first < kUnits; first += kAtOnce) {
-      uint2 scales[kAtOnce];
+      LaneScales<Format::kScales> scales[kAtOnce];
       float sums[kAtOnce][kWarpTiles][kTokens / 2];
 #pragma unroll
       for (int unit = 0; unit < kAtOnce; ++unit) {
@@ -222,7 +239,7 @@ class Stream {
 #pragma unroll
           for (int tile = 0; tile < kWarpTiles; ++tile)
             start_sums<Format, kTokens>(sums[unit][tile], group_sums_[unit]);
-          scales[unit] = ptx::load_shared_8(stage_address + scales_ + (first + unit) * kUnitBytes);
+          if constexpr (!kBlockScales) scales[unit].load(stage_address + scales_ + (first + unit) * kUnitBytes);
         }
       }
       const bool last = first + kAtOnce == kUnits;
@@ -236,18 +253,23 @@ class Stream {
       if constexpr (Format::kScaled) {
 #pragma unroll
         for (int unit = 0; unit < kAtOnce; ++unit) {
-          add_group<kTokens>(totals_[0], sums[unit][0], scales[unit].x);
-          add_group<kTokens>(totals_[1], sums[unit][1], scales[unit].y);
+          if constexpr (kBlockScales) {
+            add_unit<kTokens>(totals_[0], sums[unit][0]);
+            add_unit<kTokens>(totals_[1], sums[unit][1]);
+          } else {
+            add_group<kTokens>(totals_[0], sums[unit][0], scales[unit].of(0));
+            add_group<kTokens>(totals_[1], sums[unit][1], scales[unit].of(1));
+          }
         }
       }
     }
   }
   // Of a stage. That the scales are there too is said so that ptxas does not wait for them where the next stage's loads
   // already count on the same scoreboard.
-  [[nodiscard]] __device__ __forceinline__ std::uint32_t last_loaded(const uint2& scales) const {
-    return Format::kScaled ? b_[kAtOnce - 1].last() | scales.y : b_[kAtOnce - 1].last();
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t last_loaded(const LaneScales<Format::kScales>& scales) const {
+    return Format::kScaled && !kBlockScales ? b_[kAtOnce - 1].last() | scales.last() : b_[kAtOnce - 1].last();
   }
-  static_assert(kWarpTiles == 2, "a lane's scales of its tiles are 8 bytes");
+  static_assert(kWarpTiles == 2, "a lane's scales are those of two tiles");
 
   // Operand A of the next tile is unpacked while the matrix unit has the one before.
   __device__ __forceinline__ void multiply_units(std::uint32_t stage_address, int first,
@@ -286,6 +308,17 @@ class Stream {
     load_first(stage(next.stage), 0);
   }
 
+  [[nodiscard]] __device__ __forceinline__ RowScales row_scales() const {
+    return {shared_ + kStages * (kStageBytes + kBarrierBytes), threadIdx.x};
+  }
+  // Of the row block that stage `index` of the run lies in.
+  __device__ __forceinline__ void ask_row_scales(int index) const {
+    if constexpr (has_tensor_scale(kCodec)) {
+      const auto row_block = static_cast<unsigned>(first_ + index) / static_cast<unsigned>(row_block_stages_);
+      row_scales().ask(arguments_.row_scales + row_block * kUnitRows, threadIdx.x);
+    }
+  }
+
   __device__ __forceinline__ void clear_totals() {
 #pragma unroll
     for (auto& totals : totals_) {
@@ -307,12 +340,20 @@ class Stream {
       const int row = static_cast<int>(thread / kTileThreads * kWarpTiles * kTileRows +
                                        thread % kTileThreads / 32 * 16 + thread % 32 / 4) +
                       tile * kTileRows;
+      float factors[2] = {1.0F, 1.0F};
+      if constexpr (has_tensor_scale(kCodec)) {
+        const RowScales scales = row_scales();
+        if (tile == 0) scales.wait();
+        for (int u = 0; u < 2; ++u) factors[u] = scales.of(tile, thread % 32 / 4, u);
+      }
 #pragma unroll
       for (int j = 0; j < kTokens / 8; ++j) {
         const int token = 8 * j + static_cast<int>(thread % 4 * 2);
         const float* four = totals_[tile] + 4 * j;
-        *reinterpret_cast<float2*>(target + plane_place(kTokens, row, token)) = {four[0], four[1]};
-        *reinterpret_cast<float2*>(target + plane_place(kTokens, row + 8, token)) = {four[2] * kUndo, four[3] * kUndo};
+        *reinterpret_cast<float2*>(target + plane_place(kTokens, row, token)) = {four[0] * factors[0],
+                                                                                 four[1] * factors[0]};
+        *reinterpret_cast<float2*>(target + plane_place(kTokens, row + 8, token)) = {four[2] * (kUndo * factors[1]),
+                                                                                     four[3] * (kUndo * factors[1])};
       }
     }
   }
@@ -362,7 +403,8 @@ __global__ void __maxnreg__(kStreamRegisters) product_kernel(const __grid_consta
 template <class Format, int kTokens, int kStages>
 void launch_stream(const StreamProduct& product, const CudaLaunch& launch, const char* name) {
   constexpr int kSharedBytes =
-      kStages * (static_cast<int>(Stream<Format, kTokens, kStages>::kStageBytes) + kBarrierBytes);
+      kStages * (static_cast<int>(Stream<Format, kTokens, kStages>::kStageBytes) + kBarrierBytes) +
+      beside_ring_bytes(Stream<Format, kTokens, kStages>::kCodec);
   const StreamArguments& arguments = product.arguments;
   // All blocks of a launch have the larger of both.
   const int shared_bytes =
@@ -375,7 +417,8 @@ void launch_stream(const StreamProduct& product, const CudaLaunch& launch, const
 
 template <class Format, int kTokens>
 void launch_width(const StreamProduct& product, const CudaLaunch& launch, const char* name) {
-  launch_stream<Format, kTokens, stream_shape(Format::kFormat, kTokens).stages>(product, launch, name);
+  launch_stream<Format, kTokens, stream_shape({Format::kFormat, Format::kScales}, kTokens).stages>(product, launch,
+                                                                                                   name);
 }
 
 // The instantiated widths of a format. names: of the launches at width 8, 16 and 32.

@@ -22,7 +22,8 @@ struct StreamArguments {
   int side_rows = 0;
   int columns = 0;
   float side_factor = 1;
-  std::uint32_t zero = 0;  // ptx::warp_barrier_arrive_after
+  std::uint32_t zero = 0;             // ptx::warp_barrier_arrive_after
+  const float* row_scales = nullptr;  // of the matrix's rows, with E4M3 scales
 };
 
 constexpr int kSideRowsABlock = 8;
@@ -35,16 +36,24 @@ struct StreamProduct {
 
 // What sums of a format are to be multiplied by: its codes may enter the matrix unit as subnormal FP16 numbers.
 [[nodiscard]] constexpr float stream_sum_factor(WeightFormat format) {
-  if (format == WeightFormat::kQ4) return 0x1p22F;
+  if (format == WeightFormat::kQ4 || format == WeightFormat::kQ5) return 0x1p22F;
+  if (format == WeightFormat::kNVFP4) return 0x1p7F;
   if (format == WeightFormat::kQ3) return 0x1p20F;
   return 1;
 }
 
-// One function a format, in product_FORMAT.cu; each launches one kernel.
+// One function a codec, in product_CODEC.cu; each launches one kernel.
 void launch_q4_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_q5_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_nvfp4_product(const StreamProduct& product, const CudaLaunch& launch);
 void launch_q8_product(const StreamProduct& product, const CudaLaunch& launch);
 void launch_q3_product(const StreamProduct& product, const CudaLaunch& launch);
 void launch_fp8_product(const StreamProduct& product, const CudaLaunch& launch);
 void launch_bf16_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_q3_e4m3_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_q4_e4m3_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_q5_e4m3_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_q8_e4m3_product(const StreamProduct& product, const CudaLaunch& launch);
+void launch_fp8_e4m3_product(const StreamProduct& product, const CudaLaunch& launch);
 
 }  // namespace tare::engine

@@ -14,6 +14,7 @@ namespace tare::engine {
 
 struct Q3Format {
   static constexpr WeightFormat kFormat = WeightFormat::kQ3;
+  static constexpr ScaleFormat kScales = ScaleFormat::kFP16;
   static constexpr bool kBFloat16 = false;
   static constexpr bool kScaled = true;
   static constexpr float kGroupBias = -4 * 0x1p-20F;

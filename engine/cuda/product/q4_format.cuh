@@ -16,6 +16,7 @@ namespace tare::engine {
 
 struct Q4Format {
   static constexpr WeightFormat kFormat = WeightFormat::kQ4;
+  static constexpr ScaleFormat kScales = ScaleFormat::kFP16;
   static constexpr bool kBFloat16 = false;
   static constexpr bool kScaled = true;
   static constexpr float kGroupBias = -8.0F * 0x1p-22F;

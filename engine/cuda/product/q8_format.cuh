@@ -11,6 +11,7 @@ namespace tare::engine {
 
 struct Q8Format {
   static constexpr WeightFormat kFormat = WeightFormat::kQ8;
+  static constexpr ScaleFormat kScales = ScaleFormat::kFP16;
   static constexpr bool kBFloat16 = false;
   static constexpr bool kScaled = true;
   static constexpr float kGroupBias = 0;

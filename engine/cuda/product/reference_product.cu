@@ -32,17 +32,23 @@ struct ReferenceProduct {
   const float* x = nullptr;  // [tokens][columns]
   float* y = nullptr;        // [tokens][rows]
   SideRows side;
+  const float* row_scales = nullptr;  // with E4M3 scales
 };
 
 // Adds the products of one unit's 16 columns of this lane and their tokens to the sums of rows g and g + 8.
-template <WeightFormat kFormat>
+template <WeightFormat kFormat, ScaleFormat kScales>
 __device__ __forceinline__ void add_unit(const ReferenceProduct& product, const std::byte* unit, int row, int group,
-                                         int first_token, float (&sums)[2][kTokens]) {
+                                         int first_token, const float (&tensor_scales)[2], float (&sums)[2][kTokens]) {
   const auto* words = reinterpret_cast<const std::uint32_t*>(unit);
-  const float scales[2] = {row_scale<kFormat>(unit, row), row_scale<kFormat>(unit, row + 8)};
+  constexpr int kScaleParts = 8 / (row_scales_a_unit(kFormat) > 0 ? row_scales_a_unit(kFormat) : 1);  // of 8 columns
+  float scales[2];
   const auto p = static_cast<int>(threadIdx.x % 4U);
 #pragma unroll
   for (int part = 0; part < 8; ++part) {  // of 8 columns
+    if (part % kScaleParts == 0) {
+#pragma unroll
+      for (int u = 0; u < 2; ++u) scales[u] = row_scale<kFormat, kScales>(unit, row + 8 * u, 8 * part);
+    }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int column = 8 * part + 2 * p + h;
@@ -52,6 +58,7 @@ __device__ __forceinline__ void add_unit(const ReferenceProduct& product, const 
 #pragma unroll
       for (int u = 0; u < 2; ++u) {
         weights[u] = scales[u] * field_value<kFormat>(read_code(kFormat, words, row + 8 * u, column));
+        if constexpr (has_tensor_scale({kFormat, kScales})) weights[u] *= tensor_scales[u];
       }
       const float* x = product.x + static_cast<std::int64_t>(first_token) * product.columns + k;
 #pragma unroll
@@ -65,7 +72,7 @@ __device__ __forceinline__ void add_unit(const ReferenceProduct& product, const 
   }
 }
 
-template <WeightFormat kFormat>
+template <WeightFormat kFormat, ScaleFormat kScales>
 __device__ void multiply_strip(const ReferenceProduct& product, int strip, int first_token) {
   __shared__ float partial[kWarps][kStripRows][kTokens];
   const auto warp = static_cast<int>(threadIdx.x / 32U);
@@ -74,11 +81,15 @@ __device__ void multiply_strip(const ReferenceProduct& product, int strip, int f
   // Unsigned, so that the compiler knows its range and the places of codes fold.
   const auto unit_row = static_cast<int>(static_cast<unsigned>(first_row) % kUnitRows) + g;
   const std::byte* units = product.tiles + static_cast<std::int64_t>(first_row / kUnitRows) *
-                                               product.units_a_row_block * unit_bytes(kFormat);
+                                               product.units_a_row_block * unit_bytes({kFormat, kScales});
+  float tensor_scales[2] = {1.0F, 1.0F};
+  if constexpr (has_tensor_scale({kFormat, kScales})) {
+    tensor_scales[0] = product.row_scales[first_row + g], tensor_scales[1] = product.row_scales[first_row + g + 8];
+  }
   float sums[2][kTokens] = {};
   for (int group = warp; group < product.units; group += kWarps) {
-    add_unit<kFormat>(product, units + static_cast<std::int64_t>(group) * unit_bytes(kFormat), unit_row, group,
-                      first_token, sums);
+    add_unit<kFormat, kScales>(product, units + static_cast<std::int64_t>(group) * unit_bytes({kFormat, kScales}),
+                               unit_row, group, first_token, tensor_scales, sums);
   }
 #pragma unroll
   for (int u = 0; u < 2; ++u) {
@@ -129,7 +140,7 @@ __device__ void multiply_side_row(const ReferenceProduct& product, int row, int 
 }
 
 // Thread blocks: strips, then side rows, for each 8 tokens.
-template <WeightFormat kFormat>
+template <WeightFormat kFormat, ScaleFormat kScales>
 __global__ void __launch_bounds__(kThreads) reference_product_kernel(const __grid_constant__ ReferenceProduct product) {
   ptx::launch_dependents();
   ptx::wait_for_preceding_grid();
@@ -137,17 +148,17 @@ __global__ void __launch_bounds__(kThreads) reference_product_kernel(const __gri
   const int block = static_cast<int>(blockIdx.x) % blocks;
   const int first_token = static_cast<int>(blockIdx.x) / blocks * kTokens;
   if (block < product.strips) {
-    multiply_strip<kFormat>(product, block, first_token);
+    multiply_strip<kFormat, kScales>(product, block, first_token);
   } else {
     multiply_side_row(product, block - product.strips, first_token);
   }
 }
 
-template <WeightFormat kFormat>
+template <WeightFormat kFormat, ScaleFormat kScales>
 void launch(const ReferenceProduct& product, const CudaLaunch& launch) {
   const int chunks = (product.tokens + kTokens - 1) / kTokens;
   const LaunchShape shape{.blocks = (product.strips + product.side.rows) * chunks, .threads = kThreads};
-  launch_kernel("reference_product", reference_product_kernel<kFormat>, shape, launch, product);
+  launch_kernel("reference_product", reference_product_kernel<kFormat, kScales>, shape, launch, product);
 }
 
 }  // namespace
@@ -166,27 +177,10 @@ ProductResult launch_reference_product(const WeightMatrix& matrix, const Operand
                                  .tokens = operand.width,
                                  .x = reinterpret_cast<const float*>(operand.data),
                                  .y = y,
-                                 .side = side};
-  switch (matrix.format) {
-    case WeightFormat::kBF16:
-      launch<WeightFormat::kBF16>(product, launch_to);
-      break;
-    case WeightFormat::kQ8:
-      launch<WeightFormat::kQ8>(product, launch_to);
-      break;
-    case WeightFormat::kQ4:
-      launch<WeightFormat::kQ4>(product, launch_to);
-      break;
-    case WeightFormat::kQ3:
-      launch<WeightFormat::kQ3>(product, launch_to);
-      break;
-    case WeightFormat::kFP8:
-      launch<WeightFormat::kFP8>(product, launch_to);
-      break;
-    case WeightFormat::kQ5:
-    case WeightFormat::kNVFP4:
-      throw internal_error("no product of this weight format");
-  }
+                                 .side = side,
+                                 .row_scales = row_scales(matrix)};
+  for_codec(matrix.codec(),
+            [&]<WeightFormat kFormat, ScaleFormat kScales>() { launch<kFormat, kScales>(product, launch_to); });
   return {.data = y, .rows = product.rows, .width = product.tokens, .plan = {}};
 }
 

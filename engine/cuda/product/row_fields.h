@@ -11,6 +11,10 @@
 
 namespace tare::engine {
 
+// Whether single rows of the codec can be read so.
+[[nodiscard]] constexpr bool has_row_fields(WeightCodec codec) {
+  return codec.format != WeightFormat::kQ5 && !has_tensor_scale(codec);
+}
 [[nodiscard]] constexpr int thread_words(WeightFormat format) {
   return code_bits(format);
 }
@@ -37,7 +41,7 @@ namespace tare::engine {
     case WeightFormat::kBF16:
       return ((tile * 4 + i / 4) * kTileThreads + thread) * 4 + i % 4;
     case WeightFormat::kQ3:
-    case WeightFormat::kQ5:  // have no tiles
+    case WeightFormat::kQ5:  // have no rows here
     case WeightFormat::kNVFP4:
       break;
   }
@@ -57,7 +61,7 @@ namespace tare::engine {
     case WeightFormat::kBF16:
       return half == 0 ? words[2 * i] : words[2 * i + 1];
     case WeightFormat::kQ3:
-    case WeightFormat::kQ5:  // have no tiles
+    case WeightFormat::kQ5:  // have no rows here
     case WeightFormat::kNVFP4:
       break;
   }
@@ -77,7 +81,7 @@ namespace tare::engine {
     case WeightFormat::kBF16:
       return kept[part] >> (16 * h) & 0xFFFFU;
     case WeightFormat::kQ3:
-    case WeightFormat::kQ5:  // have no tiles
+    case WeightFormat::kQ5:  // have no rows here
     case WeightFormat::kNVFP4:
       break;
   }

@@ -1,18 +1,26 @@
 // The order in which weights lie in device memory: as the tensor-core kernels of this folder consume them, one order a
 // format.
 //
-//   matrix = row blocks of 256 rows (rows padded with zero weights), each an even number of units in order of K
-//   unit   = 256 rows x 64 columns (one group a row; columns padded with zero weights), unit_bytes(format) contiguous
-//            bytes: codes, then, for all formats but bf16, scales [warp 4][g 8][tile 4][u 2] FP16
+//   matrix = row blocks of 256 rows (rows padded with zero weights), each an even number of units in order of K; then,
+//            where scales are E4M3, the scale of its tensor of every row [row blocks * 256] FP32, 1 for padded rows
+//   unit   = 256 rows x 64 columns (one group a row; columns padded with zero weights), unit_bytes(codec) contiguous
+//            bytes: codes, then, for all formats but bf16, scales [warp 4][g 8][tile 4][u 2] FP16 or E4M3; of nvfp4
+//            [warp 4][g 8][tile 4][block 4][u 2] E4M3
 //   tile   = 64 rows x 64 columns. Its thread (128 of them: warp w, lane 4 g + p) holds the weights of the matrix
 //            instruction's operand A: register r (0..3), half h of K step s (16 columns) is
 //            row 16 w + g + 8 (r % 2), column 16 s + 2 p + h + 8 (r / 2)
 //            (register fragments of wgmma m64nNk16 and mma.sync m16n8k16 for 16-bit types: PTX ISA).
 // A unit is a multiple of 128 bytes and one copy; any run of units is contiguous, and kernels take them in pairs.
 //
-// Codes are stored as unsigned fields: the code plus code_bias(format), an E4M3 byte, or the bits of a BF16 number. A
-// padded weight is a zero weight: field code_bias(format), scale 0. By format, in 32-bit words:
+// Codes are stored as unsigned fields: the code plus code_bias(format), E4M3 or E2M1 bits, or the bits of a BF16
+// number. A padded weight is a zero weight: field code_bias(format), scale 0. By format, in 32-bit words:
 //   q4    [tile 4][thread 128][s 4]: field r + 4 h of 4 bits, from bit 2 on; the last one's upper half is in bits 0, 1
+//   q5    [tile 4]{ [thread 128][s 4], then [thread 128] }: the lower four bits of a field as in q4; in the word after
+//            them its fifth bit, at bit 6 (r even) or 10, + 16 h + s + 8 (r / 2), which a rotation by s + 8 (r / 2)
+//            brings above the other four
+//   nvfp4 [tile 4][thread 128][s 4]: half h has the magnitudes of r 0, 1, 2, 3 from bits 9, 12, 3, 6, and signs of r 0,
+//            2, 3 in bits 15, 0, 1; that of r 1 is in bit 2 of the other half. Magnitude and sign of r 0 lie where an
+//            FP16 number has them, those of r 1 after one rotation by 3, those of r 2 and r 3 after two shifts each
 //   q8    [tile 4][s / 2][thread 128][s % 2][r / 2]: byte 2 (r % 2) + h
 //   fp8   the same
 //   bf16  [tile 4][s 4][thread 128][r 4]: half h
@@ -30,6 +38,7 @@
 #include <vector>
 
 #include "engine/backend/options.h"
+#include "engine/formats/weight_codes.h"
 
 namespace tare::engine {
 
@@ -37,24 +46,23 @@ constexpr int kUnitRows = 256;
 constexpr int kUnitColumns = 64;
 constexpr int kTileRows = 64;
 constexpr int kTileThreads = 128;
-constexpr int kUnitScaleBytes = kUnitRows * 2;
 
 [[nodiscard]] constexpr int code_bits(WeightFormat format) {
   switch (format) {
     case WeightFormat::kQ3:
       return 3;
     case WeightFormat::kQ4:
+    case WeightFormat::kNVFP4:
       return 4;
+    case WeightFormat::kQ5:
+      return 5;
     case WeightFormat::kQ8:
     case WeightFormat::kFP8:
       return 8;
     case WeightFormat::kBF16:
       return 16;
-    case WeightFormat::kQ5:
-    case WeightFormat::kNVFP4:
-      break;
   }
-  return 0;  // has no tiles
+  return 0;  // no format
 }
 // What is added to an integer code to store it.
 [[nodiscard]] constexpr int code_bias(WeightFormat format) {
@@ -63,11 +71,12 @@ constexpr int kUnitScaleBytes = kUnitRows * 2;
       return 4;
     case WeightFormat::kQ4:
       return 8;
+    case WeightFormat::kQ5:
+      return 16;
     case WeightFormat::kQ8:
       return 128;
     case WeightFormat::kFP8:
     case WeightFormat::kBF16:
-    case WeightFormat::kQ5:
     case WeightFormat::kNVFP4:
       return 0;
   }
@@ -79,8 +88,17 @@ constexpr int kUnitScaleBytes = kUnitRows * 2;
 [[nodiscard]] constexpr int unit_code_bytes(WeightFormat format) {
   return kUnitRows * kUnitColumns * code_bits(format) / 8;
 }
-[[nodiscard]] constexpr int unit_bytes(WeightFormat format) {
-  return unit_code_bytes(format) + (has_scales(format) ? kUnitScaleBytes : 0);
+// Scales of a row in a unit: one, or one a block of 16 columns.
+[[nodiscard]] constexpr int row_scales_a_unit(WeightFormat format) {
+  return format == WeightFormat::kNVFP4 ? kUnitColumns / static_cast<int>(kNVFP4WeightBlock)
+                                        : static_cast<int>(has_scales(format));
+}
+// Bytes of them.
+[[nodiscard]] constexpr int row_scale_bytes(WeightCodec codec) {
+  return row_scales_a_unit(codec.format) * (has_tensor_scale(codec) ? 1 : 2);
+}
+[[nodiscard]] constexpr int unit_bytes(WeightCodec codec) {
+  return unit_code_bytes(codec.format) + kUnitRows * row_scale_bytes(codec);
 }
 [[nodiscard]] constexpr std::int64_t unit_row_blocks(std::int64_t rows) {
   return (rows + kUnitRows - 1) / kUnitRows;
@@ -112,12 +130,17 @@ struct Fragment {
           .h = column % 2};
 }
 
-// Where the scale of a unit's row lies after the codes, counted in FP16 numbers, and back.
-[[nodiscard]] constexpr int scale_place(int row) {
-  return (row / 16 % 4 * 8 + row % 8) * 8 + row / kTileRows * 2 + row / 8 % 2;
+// Where the scale of a unit's row (and block, where a row has several) lies after the codes, counted in scales, and
+// back.
+[[nodiscard]] constexpr int scale_place(int row, int block = 0, int blocks = 1) {
+  return (((row / 16 % 4 * 8 + row % 8) * 4 + row / kTileRows) * blocks + block) * 2 + row / 8 % 2;
 }
-[[nodiscard]] constexpr int scale_row(int place) {
-  return place / 2 % 4 * kTileRows + place / 64 * 16 + place / 8 % 8 + place % 2 * 8;
+[[nodiscard]] constexpr int scale_row(int place, int blocks = 1) {
+  const int lane_tile = place / 2 / blocks;
+  return lane_tile % 4 * kTileRows + lane_tile / 32 * 16 + lane_tile / 4 % 8 + place % 2 * 8;
+}
+[[nodiscard]] constexpr int scale_block(int place, int blocks) {
+  return place / 2 % blocks;
 }
 
 constexpr int kQ4FirstBit = 2;
@@ -137,13 +160,32 @@ constexpr int kQ3SplitBit = 3;  // of the bit of (step 3, r 2) in each half
   return i < 2 ? i : 3;
 }
 
+constexpr int kQ5TileWords = 5 * kTileThreads;
+constexpr int kQ5LowWords = 4 * kTileThreads;  // of a tile, before those of fifth bits
+[[nodiscard]] constexpr int q5_fifth_bit(int step, int r, int h) {
+  return (kQ4FirstBit + 4 * (r % 2 + 1) + 16 * h + step + 8 * (r / 2)) % 32;
+}
+
+// The lowest bit of a magnitude, and the sign, in NVFP4's words.
+[[nodiscard]] constexpr int nvfp4_bit(int r, int h) {
+  return (r < 2 ? 9 + 3 * r : 3 * (r - 1)) + 16 * h;
+}
+[[nodiscard]] constexpr int nvfp4_sign_bit(int r, int h) {
+  return r == 1 ? 2 + 16 * (1 - h) : (r == 0 ? 15 : r - 2) + 16 * h;
+}
+
 // Where the field of a weight lies among the codes of its unit: code_bits bits from `bit` of word[0], bit 0 following
-// bit 31; of a split field, `bit` of each of the three words, least significant first.
+// bit 31; of a split field, `bit` of each of the three words, least significant first. The highest bit of q5 and NVFP4
+// lies by itself: top_bit of word[1].
 struct CodePlace {
   int word[3] = {};
   int bit = 0;
   bool split = false;
+  int top_bit = 0;
 };
+[[nodiscard]] constexpr bool has_top_bit(WeightFormat format) {
+  return format == WeightFormat::kQ5 || format == WeightFormat::kNVFP4;
+}
 [[nodiscard]] constexpr CodePlace code_place(WeightFormat format, int row, int column) {
   const auto [tile, thread, step, r, h] = fragment_of(row, column);
   switch (format) {
@@ -155,9 +197,15 @@ struct CodePlace {
               .bit = 8 * (r % 2 * 2 + h)};
     case WeightFormat::kBF16:
       return {.word = {((tile * 4 + step) * kTileThreads + thread) * 4 + r}, .bit = 16 * h};
+    case WeightFormat::kQ5:
+      return {.word = {tile * kQ5TileWords + thread * 4 + step, tile * kQ5TileWords + kQ5LowWords + thread},
+              .bit = kQ4FirstBit + 4 * (r + 4 * h),
+              .top_bit = q5_fifth_bit(step, r, h)};
+    case WeightFormat::kNVFP4: {
+      const int word = (tile * kTileThreads + thread) * 4 + step;
+      return {.word = {word, word}, .bit = nvfp4_bit(r, h), .top_bit = nvfp4_sign_bit(r, h)};
+    }
     case WeightFormat::kQ3:
-    case WeightFormat::kQ5:  // have no tiles
-    case WeightFormat::kNVFP4:
       break;
   }
   // By selection, not by branches: kernels evaluate this.
@@ -177,7 +225,10 @@ struct CodePlace {
     return (words[place.word[0]] >> place.bit & 1U) | (words[place.word[1]] >> place.bit & 1U) << 1 |
            (words[place.word[2]] >> place.bit & 1U) << 2;
   }
-  return std::rotr(words[place.word[0]], place.bit) & ((1U << code_bits(format)) - 1U);
+  const std::uint32_t field = std::rotr(words[place.word[0]], place.bit);
+  if (!has_top_bit(format)) return field & ((1U << code_bits(format)) - 1U);
+  const int top = code_bits(format) - 1;
+  return (field & ((1U << top) - 1U)) | (words[place.word[1]] >> place.top_bit & 1U) << top;
 }
 [[nodiscard]] constexpr std::uint32_t read_code(WeightFormat format, const std::uint32_t* words, int row, int column) {
   return read_code(format, words, code_place(format, row, column));
@@ -211,9 +262,32 @@ template <class CodeAt>
     case WeightFormat::kBF16:
       for (int h = 0; h < 2; ++h) word |= field(index / 2048, thread, index / 512 % 4, index % 4, h) << (16 * h);
       return word;
-    case WeightFormat::kQ3:
-    case WeightFormat::kQ5:  // have no tiles
+    case WeightFormat::kQ5: {
+      const int tile = index / kQ5TileWords;
+      const int rest = index % kQ5TileWords;
+      if (rest < kQ5LowWords) {
+        for (int r = 0; r < 4; ++r) {
+          for (int h = 0; h < 2; ++h) word |= (field(tile, rest / 4, rest % 4, r, h) & 0xFU) << (4 * (r + 4 * h));
+        }
+        return std::rotl(word, kQ4FirstBit);
+      }
+      for (int step = 0; step < 4; ++step) {
+        for (int r = 0; r < 4; ++r) {
+          for (int h = 0; h < 2; ++h)
+            word |= field(tile, rest - kQ5LowWords, step, r, h) >> 4 << q5_fifth_bit(step, r, h);
+        }
+      }
+      return word;
+    }
     case WeightFormat::kNVFP4:
+      for (int r = 0; r < 4; ++r) {
+        for (int h = 0; h < 2; ++h) {
+          const std::uint32_t code = field(index / 512, thread, index % 4, r, h);
+          word |= (code & 7U) << nvfp4_bit(r, h) | code >> 3 << nvfp4_sign_bit(r, h);
+        }
+      }
+      return word;
+    case WeightFormat::kQ3:
       break;
   }
   const int tile = index / kQ3TileWords;
@@ -228,16 +302,45 @@ template <class CodeAt>
   return word;
 }
 
-// A matrix as stored fields [rows][columns] and scales [rows][group_count(columns)] (FP16 bits; none for bf16), in host
-// memory.
+// Calls action.template operator()<format, scales>() for the codec: every one that has tiles, in one table.
+template <class Action>
+void for_codec(WeightCodec codec, const Action& action) {
+  const bool bytes = has_tensor_scale(codec);
+  const auto either = [&]<WeightFormat kFormat>() {
+    bytes ? action.template operator()<kFormat, ScaleFormat::kE4M3>()
+          : action.template operator()<kFormat, ScaleFormat::kFP16>();
+  };
+  switch (codec.format) {
+    case WeightFormat::kBF16:
+      return action.template operator()<WeightFormat::kBF16, ScaleFormat::kFP16>();
+    case WeightFormat::kQ8:
+      return either.template operator()<WeightFormat::kQ8>();
+    case WeightFormat::kQ5:
+      return either.template operator()<WeightFormat::kQ5>();
+    case WeightFormat::kQ4:
+      return either.template operator()<WeightFormat::kQ4>();
+    case WeightFormat::kQ3:
+      return either.template operator()<WeightFormat::kQ3>();
+    case WeightFormat::kFP8:
+      return either.template operator()<WeightFormat::kFP8>();
+    case WeightFormat::kNVFP4:
+      return action.template operator()<WeightFormat::kNVFP4, ScaleFormat::kE4M3>();
+  }
+}
+
+// A matrix as stored fields [rows][columns] and scales [rows][groups] (FP16 or E4M3 bits; NVFP4 [rows][blocks of 16];
+// none for bf16), in host memory; with E4M3 scales each row has the FP32 scale of its tensor.
 struct FieldMatrix {
   WeightFormat format = WeightFormat::kBF16;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::span<const std::uint16_t> fields;
   std::span<const std::uint16_t> scales;
+  ScaleFormat scale_format = ScaleFormat::kFP16;
+  std::span<const float> row_scales;
 };
-// All its units. Throws Error (internal) when a span has another size than the shape says, or a field too many bits.
+// All its units, and the rows' scales. Throws Error (internal) when a span has another size than the shape says, or a
+// field too many bits.
 [[nodiscard]] std::vector<std::byte> pack_tiles(const FieldMatrix& matrix);
 
 }  // namespace tare::engine

@@ -21,18 +21,20 @@ struct Widening {
   std::int64_t rows = 0;
   int units_a_row_block = 0;
   int stride = 0;
+  const float* row_scales = nullptr;  // of the first row block on, with E4M3 scales
 };
 
 // The eight weights of `row` from column 8 part on, as BF16. kSplit: their fields are split (tiles.h); those of eight
 // such columns are so all or none.
-template <WeightFormat kFormat, bool kSplit>
-__device__ __forceinline__ uint4 widened_part(const std::byte* unit, int row, int part) {
+template <WeightFormat kFormat, ScaleFormat kScales, bool kSplit>
+__device__ __forceinline__ uint4 widened_part(const std::byte* unit, int row, int part, float tensor_scale) {
   const auto* words = reinterpret_cast<const std::uint32_t*>(unit);
-  const float scale = row_scale<kFormat>(unit, row);
+  const float scale = row_scale<kFormat, kScales>(unit, row, part * kPartColumns);
   const auto weight = [&](int column) {
     CodePlace place = code_place(kFormat, row, column);
     place.split = kSplit;
-    return scale * field_value<kFormat>(read_code(kFormat, words, place));
+    const float weight = scale * field_value<kFormat>(read_code(kFormat, words, place));
+    return has_tensor_scale({kFormat, kScales}) ? tensor_scale * weight : weight;
   };
   std::uint32_t pairs[kPartColumns / 2];
 #pragma unroll
@@ -46,13 +48,13 @@ __device__ __forceinline__ uint4 widened_part(const std::byte* unit, int row, in
 
 // A thread block one unit; a thread 8 columns of every 32nd row, a warp 128 bytes of four rows at once. `units`: of the
 // first row block. "restrict", so that loads pass the stores before them.
-template <WeightFormat kFormat>
+template <WeightFormat kFormat, ScaleFormat kScales>
 __global__ void __launch_bounds__(kThreads)
     widen_kernel(const __grid_constant__ Widening widening, const std::byte* __restrict__ units,
                  std::uint16_t* __restrict__ widened) {
   ptx::launch_dependents();
   ptx::wait_for_preceding_grid();
-  const std::byte* unit = units + static_cast<std::int64_t>(blockIdx.x) * unit_bytes(kFormat);
+  const std::byte* unit = units + static_cast<std::int64_t>(blockIdx.x) * unit_bytes({kFormat, kScales});
   const int row_block = static_cast<int>(blockIdx.x) / widening.units_a_row_block;
   const int group = static_cast<int>(blockIdx.x) % widening.units_a_row_block;
   const auto part = static_cast<int>(threadIdx.x % kPartsARow);
@@ -65,8 +67,10 @@ __global__ void __launch_bounds__(kThreads)
   for (int step = 0; step < kUnitRows / kRowsAtOnce; ++step) {
     const int row = step * kRowsAtOnce + first_row;
     const bool split = code_place(kFormat, row, part * kPartColumns).split;
-    const uint4 numbers =
-        split ? widened_part<kFormat, true>(unit, row, part) : widened_part<kFormat, false>(unit, row, part);
+    float tensor_scale = 1.0F;
+    if constexpr (has_tensor_scale({kFormat, kScales})) tensor_scale = widening.row_scales[row_block * kUnitRows + row];
+    const uint4 numbers = split ? widened_part<kFormat, kScales, true>(unit, row, part, tensor_scale)
+                                : widened_part<kFormat, kScales, false>(unit, row, part, tensor_scale);
     if (row >= rows) continue;  // only now: loads of all steps may run ahead, and tiles have rows to the block's end
     // By name, or the compiler makes four stores of it, each to a part of a sector.
     __stcg(reinterpret_cast<uint4*>(out + static_cast<std::int64_t>(row) * widening.stride), numbers);
@@ -81,25 +85,16 @@ void launch_widen(const WeightMatrix& matrix, std::int64_t first_row, std::int64
     throw internal_error("whole row blocks of the matrix are widened");
   }
   const std::int64_t units = units_a_row_block(matrix.columns);
-  const Widening widening{
-      .rows = rows, .units_a_row_block = static_cast<int>(units), .stride = widened_stride(matrix.columns)};
-  const std::byte* first = matrix.tiles + first_row / kUnitRows * units * unit_bytes(matrix.format);
+  const float* scales = row_scales(matrix);
+  const Widening widening{.rows = rows,
+                          .units_a_row_block = static_cast<int>(units),
+                          .stride = widened_stride(matrix.columns),
+                          .row_scales = scales == nullptr ? nullptr : scales + first_row};
+  const std::byte* first = matrix.tiles + first_row / kUnitRows * units * unit_bytes(matrix.codec());
   const LaunchShape shape{.blocks = static_cast<int>(unit_row_blocks(rows) * units), .threads = kThreads};
-  switch (matrix.format) {
-    case WeightFormat::kBF16:
-      return launch_kernel("widen", widen_kernel<WeightFormat::kBF16>, shape, launch, widening, first, out);
-    case WeightFormat::kQ8:
-      return launch_kernel("widen", widen_kernel<WeightFormat::kQ8>, shape, launch, widening, first, out);
-    case WeightFormat::kQ4:
-      return launch_kernel("widen", widen_kernel<WeightFormat::kQ4>, shape, launch, widening, first, out);
-    case WeightFormat::kQ3:
-      return launch_kernel("widen", widen_kernel<WeightFormat::kQ3>, shape, launch, widening, first, out);
-    case WeightFormat::kFP8:
-      return launch_kernel("widen", widen_kernel<WeightFormat::kFP8>, shape, launch, widening, first, out);
-    case WeightFormat::kQ5:
-    case WeightFormat::kNVFP4:
-      throw internal_error("a weight format has no tiles");
-  }
+  for_codec(matrix.codec(), [&]<WeightFormat kFormat, ScaleFormat kScales>() {
+    launch_kernel("widen", widen_kernel<kFormat, kScales>, shape, launch, widening, first, out);
+  });
 }
 
 }  // namespace tare::engine

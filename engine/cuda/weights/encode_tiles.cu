@@ -3,6 +3,7 @@
 #include "engine/cuda/device/ptx.cuh"
 #include "engine/cuda/weights/encode_group.cuh"
 #include "engine/cuda/weights/encode_tiles.h"
+#include "engine/cuda/weights/unit_fields.cuh"
 
 namespace tare::engine {
 namespace {
@@ -23,14 +24,12 @@ __device__ __forceinline__ void report(std::uint64_t* fault, std::int64_t elemen
 }
 
 // A thread block makes one unit: its warps encode a row's group at a time into shared memory, then all threads gather
-// the words of the unit from there, in order, so that they are written as they lie.
-template <WeightFormat kFormat, class Element>
+// the words of the unit from there. row_scales: of the matrix's rows, where scales are E4M3.
+template <WeightFormat kFormat, ScaleFormat kScales, class Element>
 __global__ void __launch_bounds__(kThreads)
-    encode_tiles_kernel(StagedRows source, std::byte* tiles, std::uint64_t* fault) {
-  using Field = std::conditional_t<kFormat == WeightFormat::kBF16, std::uint16_t, std::uint8_t>;
-  constexpr int kStride = kUnitColumns + 4 / static_cast<int>(sizeof(Field));  // a word more: other banks
-  __shared__ Field fields[kUnitRows][kStride];
-  __shared__ std::uint16_t scales[kUnitRows];
+    encode_tiles_kernel(StagedRows source, const float* row_scales, std::byte* tiles, std::uint64_t* fault) {
+  using Fields = UnitFields<kFormat, kScales>;
+  __shared__ Fields shared;
   ptx::wait_for_preceding_grid();
 
   const std::int64_t units = units_a_row_block(source.columns);
@@ -54,30 +53,35 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kRowsAtOnce; ++i) {
       const int row = first + i * kWarps + warp;
-      const EncodedPair encoded = device_encode_group<kFormat>(values[i][0], values[i][1]);
-      fields[row][2 * lane] = static_cast<Field>(encoded.field[0]);
-      fields[row][2 * lane + 1] = static_cast<Field>(encoded.field[1]);
-      if (lane != 0) continue;
-      scales[row] = encoded.scale;
-      if (encoded.faulty) {
-        report(fault, (source.first_row + row_block * kUnitRows + row) * source.columns + group * kUnitColumns);
-      }
+      const std::int64_t matrix_row = source.first_row + row_block * kUnitRows + row;
+      const float tensor_scale = has_tensor_scale({kFormat, kScales}) ? row_scales[matrix_row] : 1.0F;
+      const EncodedPair encoded = device_encode_group<kFormat, kScales>(values[i][0], values[i][1], tensor_scale);
+      shared.fields[row][2 * lane] = static_cast<typename Fields::Field>(encoded.field[0]);
+      shared.fields[row][2 * lane + 1] = static_cast<typename Fields::Field>(encoded.field[1]);
+      if (lane % kLanesAScale<kFormat> == 0) shared.scales[row][lane / kLanesAScale<kFormat>] = encoded.scale;
+      if (lane == 0 && encoded.faulty) report(fault, matrix_row * source.columns + group * kUnitColumns);
     }
   }
-  __syncthreads();
+  shared.write(tiles + ((source.first_row / kUnitRows + row_block) * units + group) * unit_bytes({kFormat, kScales}));
+}
 
-  std::byte* unit = tiles + ((source.first_row / kUnitRows + row_block) * units + group) * unit_bytes(kFormat);
-  auto* words = reinterpret_cast<std::uint32_t*>(unit);
-  for (int index = static_cast<int>(threadIdx.x); index < unit_code_bytes(kFormat) / 4; index += kThreads) {
-    words[index] = unit_word(kFormat, index,
-                             [&](int row, int column_of_unit) -> std::uint32_t { return fields[row][column_of_unit]; });
+// A warp has a row.
+template <class Element>
+__global__ void __launch_bounds__(kThreads) row_absmax_kernel(StagedRows source, float* absmax, std::uint64_t* fault) {
+  constexpr std::uint32_t kMagnitude = 0x7FFF'FFFFU;
+  ptx::wait_for_preceding_grid();
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  if (row >= source.rows) return;
+  const auto* elements = reinterpret_cast<const Element*>(source.data) + row * source.columns;
+  const std::int64_t first = (source.first_row + row) * source.columns;
+  std::uint32_t most = 0;
+  for (std::int64_t column = threadIdx.x % 32; column < source.columns; column += 32) {
+    const std::uint32_t bits = __float_as_uint(widen(elements[column])) & kMagnitude;
+    if (bits >= kFloatInfinityBits) report(fault, first + column);
+    most = max(most, bits);
   }
-  if constexpr (has_scales(kFormat)) {
-    auto* out = reinterpret_cast<std::uint16_t*>(unit + unit_code_bytes(kFormat));
-    for (int place = static_cast<int>(threadIdx.x); place < kUnitRows; place += kThreads) {
-      out[place] = scales[scale_row(place)];
-    }
-  }
+  most = __reduce_max_sync(~0U, most);
+  if (threadIdx.x % 32 == 0) absmax[source.first_row + row] = __uint_as_float(most);
 }
 
 template <class Element>
@@ -92,36 +96,34 @@ __global__ void __launch_bounds__(kThreads)
   if ((__float_as_uint(value) & kFloatInfinityBits) == kFloatInfinityBits) report(fault, element);
 }
 
-template <WeightFormat kFormat>
-void encode(const StagedRows& source, std::byte* tiles, std::uint64_t* fault, const CudaLaunch& launch) {
+template <WeightFormat kFormat, ScaleFormat kScales>
+void encode(const StagedRows& source, const float* row_scales, std::byte* tiles, std::uint64_t* fault,
+            const CudaLaunch& launch) {
   const auto blocks = static_cast<int>(unit_row_blocks(source.rows) * units_a_row_block(source.columns));
-  launch_kernel("encode_tiles",
-                source.wide ? encode_tiles_kernel<kFormat, float> : encode_tiles_kernel<kFormat, std::uint16_t>,
-                {.blocks = blocks, .threads = kThreads}, launch, source, tiles, fault);
+  launch_kernel(
+      "encode_tiles",
+      source.wide ? encode_tiles_kernel<kFormat, kScales, float> : encode_tiles_kernel<kFormat, kScales, std::uint16_t>,
+      {.blocks = blocks, .threads = kThreads}, launch, source, row_scales, tiles, fault);
 }
 
 }  // namespace
 
-void launch_encode_tiles(WeightFormat format, const StagedRows& source, std::byte* tiles, std::uint64_t* fault,
-                         const CudaLaunch& launch) {
+void launch_encode_tiles(WeightCodec codec, const StagedRows& source, const float* row_scales, std::byte* tiles,
+                         std::uint64_t* fault, const CudaLaunch& launch) {
   if (source.first_row % kUnitRows != 0) throw internal_error("encoding must begin at a row block");
+  if (has_tensor_scale(codec) != (row_scales != nullptr))
+    throw internal_error("E4M3 scales stand under their tensor's");
   if (source.rows == 0) return;
-  switch (format) {
-    case WeightFormat::kBF16:
-      return encode<WeightFormat::kBF16>(source, tiles, fault, launch);
-    case WeightFormat::kQ8:
-      return encode<WeightFormat::kQ8>(source, tiles, fault, launch);
-    case WeightFormat::kQ4:
-      return encode<WeightFormat::kQ4>(source, tiles, fault, launch);
-    case WeightFormat::kQ3:
-      return encode<WeightFormat::kQ3>(source, tiles, fault, launch);
-    case WeightFormat::kFP8:
-      return encode<WeightFormat::kFP8>(source, tiles, fault, launch);
-    case WeightFormat::kQ5:
-    case WeightFormat::kNVFP4:
-      break;
-  }
-  throw internal_error("a weight format has no tiles");
+  for_codec(codec, [&]<WeightFormat kFormat, ScaleFormat kScales>() {
+    encode<kFormat, kScales>(source, row_scales, tiles, fault, launch);
+  });
+}
+
+void launch_row_absmax(const StagedRows& source, float* absmax, std::uint64_t* fault, const CudaLaunch& launch) {
+  if (source.rows == 0) return;
+  launch_kernel("row_absmax", source.wide ? row_absmax_kernel<float> : row_absmax_kernel<std::uint16_t>,
+                {.blocks = static_cast<int>((source.rows + kWarps - 1) / kWarps), .threads = kThreads}, launch, source,
+                absmax, fault);
 }
 
 void launch_store_rows(const StagedRows& source, std::uint16_t* out, std::uint64_t* fault, const CudaLaunch& launch) {

@@ -10,7 +10,8 @@
 
 namespace tare::engine {
 
-// A stacked matrix in the tiles of its format. Errors as WeightStage::stage's, and Error (environment): no memory.
+// A stacked matrix in the tiles of its codec, from the codes that the checkpoint stores of it, or encoded here. Errors
+// as WeightStage::stage's, and Error (environment): no memory.
 [[nodiscard]] CudaProjection load_projection(WeightStage& stage, const StackedMatrix& matrix);
 
 [[nodiscard]] DeviceBuffer upload_floats(const std::vector<float>& values, const std::string& name);

@@ -25,7 +25,7 @@ std::string mlp_name(std::int64_t layer, const char* name) {
 }
 
 std::uint64_t matrix_bytes(const StackedMatrix& matrix) {
-  return static_cast<std::uint64_t>(tile_bytes(matrix.format, matrix.rows(), matrix.columns));
+  return static_cast<std::uint64_t>(tile_bytes(matrix.codec, matrix.rows(), matrix.columns));
 }
 std::uint64_t plain_bytes(const StackedMatrix& matrix) {
   return static_cast<std::uint64_t>(matrix.rows() * matrix.columns) * sizeof(std::uint16_t);
@@ -56,7 +56,7 @@ StackedMatrix WeightPlan::gdn_input(std::int64_t layer) const {
   return {{{linear_name(layer, "in_proj_qkv"), config_.conv_channels()},
            {linear_name(layer, "in_proj_z"), config_.linear_value_channels()}},
           config_.hidden_size,
-          options_.format_of(TensorClass::kGdn, layer)};
+          options_.codec_of(TensorClass::kGdn, layer)};
 }
 
 StackedMatrix WeightPlan::gdn_gates(std::int64_t layer) const {
@@ -69,7 +69,7 @@ StackedMatrix WeightPlan::gdn_gates(std::int64_t layer) const {
 StackedMatrix WeightPlan::gdn_output(std::int64_t layer) const {
   return {{{linear_name(layer, "out_proj"), config_.hidden_size}},
           config_.linear_value_channels(),
-          options_.format_of(TensorClass::kGdn, layer)};
+          options_.codec_of(TensorClass::kGdn, layer)};
 }
 
 StackedMatrix WeightPlan::attention_input(std::int64_t layer) const {
@@ -77,37 +77,37 @@ StackedMatrix WeightPlan::attention_input(std::int64_t layer) const {
            {attention_name(layer, "k_proj"), config_.key_value_channels()},
            {attention_name(layer, "v_proj"), config_.key_value_channels()}},
           config_.hidden_size,
-          options_.format_of(TensorClass::kAttention, layer)};
+          options_.codec_of(TensorClass::kAttention, layer)};
 }
 
 StackedMatrix WeightPlan::attention_output(std::int64_t layer) const {
   return {{{attention_name(layer, "o_proj"), config_.hidden_size}},
           config_.query_channels(),
-          options_.format_of(TensorClass::kAttention, layer)};
+          options_.codec_of(TensorClass::kAttention, layer)};
 }
 
 StackedMatrix WeightPlan::mlp_input(std::int64_t layer) const {
   return {{{mlp_name(layer, "gate_proj"), config_.intermediate_size},
            {mlp_name(layer, "up_proj"), config_.intermediate_size}},
           config_.hidden_size,
-          options_.format_of(TensorClass::kMlp, layer)};
+          options_.codec_of(TensorClass::kMlp, layer)};
 }
 
 StackedMatrix WeightPlan::mlp_output(std::int64_t layer) const {
   return {{{mlp_name(layer, "down_proj"), config_.hidden_size}},
           config_.intermediate_size,
-          options_.format_of(TensorClass::kMlp, layer)};
+          options_.codec_of(TensorClass::kMlp, layer)};
 }
 
 StackedMatrix WeightPlan::head() const {
   return {{{config_.tie_word_embeddings ? "embed_tokens.weight" : "lm_head.weight", config_.vocab_size}},
           config_.hidden_size,
-          options_.format_of(TensorClass::kHead, config_.layer_count())};
+          options_.codec_of(TensorClass::kHead, config_.layer_count())};
 }
 
 StackedMatrix WeightPlan::screen() const {
   StackedMatrix matrix = head();
-  matrix.format = engine::format_of(options_.head.screen);
+  matrix.codec = engine::format_of(options_.head.screen);
   return matrix;
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/backend/options.h"
 #include "engine/checkpoint/model_config.h"
+#include "engine/formats/weight_format.h"
 
 namespace tare::engine {
 
@@ -19,7 +20,7 @@ struct StackedMatrix {
   };
   std::vector<Part> parts;
   std::int64_t columns = 0;
-  WeightFormat format = WeightFormat::kBF16;
+  WeightCodec codec;
   std::vector<std::int32_t> chosen;  // not empty: these rows of the only part, rising, in place of all
 
   [[nodiscard]] std::int64_t rows() const;

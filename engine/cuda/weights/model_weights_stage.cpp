@@ -12,34 +12,33 @@
 #include "engine/cuda/product/tiles.h"
 #include "engine/cuda/weights/synthetic_weights.h"
 #include "engine/formats/float_formats.h"
-#include "engine/formats/weight_groups.h"
+#include "engine/formats/weight_codes.h"
 
 namespace tare::engine {
 namespace {
 
 constexpr std::size_t kHalfBytes = std::size_t{16} << 20;  // a copy of this size runs at the bus's full rate
 
-// Throws what the host's encoder throws for the group.
-void encode_on_host(WeightFormat format, std::span<const float> group) {
-  std::array<std::int8_t, kGroupSize> codes{};
-  std::array<std::uint8_t, kGroupSize> bytes{};
-  switch (format) {
-    case WeightFormat::kBF16:
-    case WeightFormat::kQ5:
-    case WeightFormat::kNVFP4:
-      return;
-    case WeightFormat::kQ8:
-      encode_group(group, kQ8MostCode, std::span(codes).first(group.size()));
-      return;
-    case WeightFormat::kQ4:
-      encode_group(group, kQ4MostCode, std::span(codes).first(group.size()));
-      return;
-    case WeightFormat::kQ3:
-      encode_group(group, kQ3MostCode, std::span(codes).first(group.size()));
-      return;
-    case WeightFormat::kFP8:
-      encode_fp8_group(group, std::span(bytes).first(group.size()));
-      return;
+// Calls fill(part, first row of the part, rows, place in the run) for what rows first .. last - 1 of the stack are,
+// neighbours together.
+template <class Fill>
+void for_rows(const StackedMatrix& matrix, std::int64_t first, std::int64_t last, const Fill& fill) {
+  if (matrix.chosen.empty()) {
+    std::int64_t offset = 0;  // of the part's first row in the stack
+    for (std::size_t i = 0; i < matrix.parts.size(); ++i) {
+      const std::int64_t begin = std::max(first, offset);
+      const std::int64_t end = std::min(last, offset + matrix.parts[i].rows);
+      if (begin < end) fill(i, begin - offset, end - begin, begin - first);
+      offset += matrix.parts[i].rows;
+    }
+    return;
+  }
+  const auto row_of = [&](std::int64_t at) { return std::int64_t{matrix.chosen[static_cast<std::size_t>(at)]}; };
+  for (std::int64_t begin = first; begin < last;) {
+    std::int64_t end = begin + 1;
+    while (end < last && row_of(end) == row_of(begin) + end - begin) ++end;
+    fill(std::size_t{0}, row_of(begin), end - begin, begin - first);
+    begin = end;
   }
 }
 
@@ -100,16 +99,9 @@ void WeightStage::stage(const StackedMatrix& matrix, const Use& use) {
   const std::int64_t rows = matrix.rows();
   for (std::int64_t first = 0; first < rows; first += most_rows) {
     const std::int64_t last = std::min(rows, first + most_rows);
-    std::int64_t offset = 0;  // of the part's first row in the stack
-    if (!matrix.chosen.empty()) fill_chosen(sources.front(), matrix, first, last, wide);
-    for (std::size_t i = 0; i < sources.size() && matrix.chosen.empty(); ++i) {
-      const std::int64_t begin = std::max(first, offset);
-      const std::int64_t end = std::min(last, offset + matrix.parts[i].rows);
-      if (begin < end) {
-        fill(sources[i], begin - offset, end - begin, matrix.columns, wide, rows_.data() + (begin - first) * row_bytes);
-      }
-      offset += matrix.parts[i].rows;
-    }
+    for_rows(matrix, first, last, [&](std::size_t part, std::int64_t begin, std::int64_t count, std::int64_t place) {
+      fill(sources[part], begin, count, matrix.columns, wide, rows_.data() + place * row_bytes);
+    });
     use({.data = rows_.data(), .wide = wide, .first_row = first, .rows = last - first, .columns = matrix.columns},
         fault_.as<std::uint64_t>(), launch());
   }
@@ -141,17 +133,71 @@ void WeightStage::fill(const Source& source, std::int64_t begin, std::int64_t co
   }
 }
 
-// Rows first .. last - 1 of the chosen, neighbours together.
-void WeightStage::fill_chosen(const Source& source, const StackedMatrix& matrix, std::int64_t first, std::int64_t last,
-                              bool wide) {
-  const std::int64_t row_bytes = matrix.columns * static_cast<std::int64_t>(wide ? sizeof(float) : 2);
-  const auto row_of = [&](std::int64_t at) { return std::int64_t{matrix.chosen[static_cast<std::size_t>(at)]}; };
-  for (std::int64_t begin = first; begin < last;) {
-    std::int64_t end = begin + 1;
-    while (end < last && row_of(end) == row_of(begin) + end - begin) ++end;
-    fill(source, row_of(begin), end - begin, matrix.columns, wide, rows_.data() + (begin - first) * row_bytes);
-    begin = end;
+std::vector<float> WeightStage::tensor_scales(const StackedMatrix& matrix) {
+  StackedMatrix all = matrix;
+  all.chosen.clear();
+  const DeviceBuffer absmax(static_cast<std::size_t>(all.rows()) * sizeof(float), "largest weights of rows");
+  stage(all, [&](const StagedRows& rows, std::uint64_t* fault, const CudaLaunch& launch) {
+    launch_row_absmax(rows, absmax.as<float>(), fault, launch);
+  });
+  std::vector<float> of_rows(static_cast<std::size_t>(all.rows()));
+  copy_to_host(std::as_writable_bytes(std::span(of_rows)), absmax.data());
+  std::vector<float> scales;
+  auto row = of_rows.begin();
+  for (const StackedMatrix::Part& part : all.parts) {
+    scales.push_back(tensor_scale_of(matrix.codec.format, *std::max_element(row, row + part.rows)));
+    row += part.rows;
   }
+  return scales;
+}
+
+std::vector<std::shared_ptr<const StoredCodes>> WeightStage::codes(const StackedMatrix& matrix) const {
+  std::vector<std::shared_ptr<const StoredCodes>> codes;
+  for (const StackedMatrix::Part& part : matrix.parts) {
+    std::shared_ptr<const StoredCodes> stored = source_.codes(part.name);
+    if (stored && stored->codec == normalized(matrix.codec)) codes.push_back(std::move(stored));
+  }
+  if (!codes.empty() && codes.size() != matrix.parts.size())
+    throw internal_error(fmt::format("only some of what is stacked with {} is stored as codes", matrix.parts[0].name));
+  return codes;
+}
+
+bool WeightStage::has_codes(const StackedMatrix& matrix) const {
+  return !codes(matrix).empty();
+}
+
+std::vector<float> WeightStage::stored_scales(const StackedMatrix& matrix) const {
+  std::vector<float> scales;
+  for (const auto& stored : codes(matrix)) scales.push_back(stored->tensor_scale);
+  return scales;
+}
+
+void WeightStage::stage_codes(const StackedMatrix& matrix, const UseCodes& use) {
+  const std::vector<std::shared_ptr<const StoredCodes>> sources = codes(matrix);
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    source_.expect_shape(matrix.parts[i].name, {matrix.parts[i].rows, matrix.columns});
+  constexpr std::int64_t kAlignment = 256;
+  const WeightCodec codec = sources.front()->codec;
+  const std::int64_t code_bytes = packed_bytes(matrix.columns, code_bits_of(codec.format));
+  const std::int64_t scale_row = scales_a_row(codec, matrix.columns) * static_cast<std::int64_t>(scale_bytes(codec));
+  const std::int64_t most_rows =
+      (static_cast<std::int64_t>(rows_.bytes()) - kAlignment) / (code_bytes + scale_row) / kUnitRows * kUnitRows;
+  if (most_rows <= 0) throw internal_error("the staging memory is smaller than a row block");
+  std::byte* const scales = rows_.data() + (most_rows * code_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const auto fill_codes = [&](const StoredCodes& stored, std::int64_t begin, std::int64_t count, std::int64_t place) {
+    copy(stored.codes.rows(begin, count).bytes, rows_.data() + place * code_bytes);
+    copy(stored.scales.rows(begin, count).bytes, scales + place * scale_row);
+  };
+  const std::int64_t rows = matrix.rows();
+  for (std::int64_t first = 0; first < rows; first += most_rows) {
+    const std::int64_t last = std::min(rows, first + most_rows);
+    for_rows(matrix, first, last, [&](std::size_t part, std::int64_t begin, std::int64_t count, std::int64_t place) {
+      fill_codes(*sources[part], begin, count, place);
+    });
+    use({.codes = rows_.data(), .scales = scales, .first_row = first, .rows = last - first, .columns = matrix.columns},
+        launch());
+  }
+  check_cuda(cudaStreamSynchronize(stream_.get()), "loading weights");
 }
 
 void WeightStage::copy(std::span<const std::byte> bytes, std::byte* target) {
@@ -185,7 +231,9 @@ void WeightStage::explain(const StackedMatrix& matrix, std::uint64_t fault) cons
     const auto largest =
         std::max_element(group.begin(), group.end(), [](float a, float b) { return std::fabs(a) < std::fabs(b); });
     try {
-      encode_on_host(matrix.format, group);
+      // With a tensor's scale only what is not finite is at fault, and to_floats has said so.
+      if (matrix.codec.format != WeightFormat::kBF16 && !has_tensor_scale(matrix.codec))
+        (void)encode_weights(matrix.codec, 1, group);
     } catch (const Error& error) {
       throw error.within(
           fmt::format("tensor '{}', element {}", part.name, row * matrix.columns + column + (largest - group.begin())));

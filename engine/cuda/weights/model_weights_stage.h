@@ -1,8 +1,8 @@
 // Brings the rows of a stacked matrix to the device, a run of row blocks at a time.
 //
 // Tensors of a checkpoint go through a pinned buffer, as BF16 when all parts are BF16, else widened to FP32 on the
-// host; those of a synthetic checkpoint are made where they are wanted. The copy into one half of the pinned buffer
-// runs while the other half is on its way.
+// host; those of a synthetic checkpoint are made where they are wanted; codes of a quantised one go as they are. The
+// copy into one half of the pinned buffer runs while the other half is on its way.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/stored_codes.h"
 #include "engine/checkpoint/synthetic.h"
 #include "engine/cuda/device/device_buffer.h"
 #include "engine/cuda/weights/encode_tiles.h"
@@ -35,6 +36,16 @@ class WeightStage {
   // Calls `use` for the rows in order; returns when the device is done. Throws Error (input) naming the tensor:
   // missing, misshapen, of a type that is no weight; naming its element too: not finite, too large for a group's scale.
   void stage(const StackedMatrix& matrix, const Use& use);
+  // The scale of each part's tensor, of all its rows even where only some are chosen: weight_codes.h, step 1. For a
+  // codec with such scales; the rows pass through the device once for it. Errors as stage's.
+  [[nodiscard]] std::vector<float> tensor_scales(const StackedMatrix& matrix);
+
+  // Whether the source stores the matrix as codes of its codec. Throws Error (internal) when it stores some parts so.
+  [[nodiscard]] bool has_codes(const StackedMatrix& matrix) const;
+  [[nodiscard]] std::vector<float> stored_scales(const StackedMatrix& matrix) const;  // the tensors', of each part
+  // Calls `use` for the rows in order, as they are stored; returns when the device is done.
+  using UseCodes = std::function<void(const StagedCodes& rows, const CudaLaunch& launch)>;
+  void stage_codes(const StackedMatrix& matrix, const UseCodes& use);
 
  private:
   // Where the rows of one part come from.
@@ -65,8 +76,8 @@ class WeightStage {
   [[nodiscard]] std::vector<Source> open(const StackedMatrix& matrix) const;
   void fill(const Source& source, std::int64_t begin, std::int64_t count, std::int64_t columns, bool wide,
             std::byte* target);
-  void fill_chosen(const Source& source, const StackedMatrix& matrix, std::int64_t first, std::int64_t last, bool wide);
   void copy(std::span<const std::byte> bytes, std::byte* target);
+  [[nodiscard]] std::vector<std::shared_ptr<const StoredCodes>> codes(const StackedMatrix& matrix) const;
   [[noreturn]] void explain(const StackedMatrix& matrix, std::uint64_t fault) const;
 };
 

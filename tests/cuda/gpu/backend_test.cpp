@@ -255,21 +255,27 @@ TEST_F(HopperTest, AHandicapInAKernelIsSpunAndSaid) {
 
 TEST_F(HopperTest, EveryFormatComesNearTheCpu) {
   const Golden golden(fixture("hybrid-headdim256") / "golden-97.safetensors");
-  for (const WeightFormat weights :
-       {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ4, WeightFormat::kQ3, WeightFormat::kFP8}) {
+  std::vector<WeightCodec> codecs = {WeightFormat::kBF16, {WeightFormat::kNVFP4, ScaleFormat::kE4M3}};
+  for (const ScaleFormat scales : {ScaleFormat::kFP16, ScaleFormat::kE4M3})
+    for (const WeightFormat format :
+         {WeightFormat::kQ8, WeightFormat::kQ5, WeightFormat::kQ4, WeightFormat::kQ3, WeightFormat::kFP8})
+      codecs.emplace_back(format, scales);
+  for (const WeightCodec codec : codecs) {
+    const std::string weights = to_text(codec.format) + " " + to_text(codec.scales) + " scales";
     for (const Numbers numbers : {Numbers::kExact, Numbers::kBF16}) {
       EngineOptions options = cuda_options(numbers);
-      options.weights.format = weights;
+      options.weights.format = codec.format;
+      options.weights.scales = codec.scales;
       const std::unique_ptr<Backend> cuda = open_cuda(headdim256(), options);
       const Captured on_gpu = capture_prefill(*cuda, golden.tokens);
       EngineOptions cpu = exact_options();
-      cpu.weights.format = weights;
+      cpu.weights.format = codec.format;
+      cpu.weights.scales = codec.scales;
       const Captured expected = capture_prefill(*open_backend("hybrid-headdim256", cpu), golden.tokens);
       const double error = relative(on_gpu.logits, expected.logits);
-      std::cout << "[          ] " << to_text(weights) << (numbers == Numbers::kExact ? " exact " : " bf16 ") << error
-                << "\n";
+      std::cout << "[          ] " << weights << (numbers == Numbers::kExact ? " exact " : " bf16 ") << error << "\n";
       const double bound = numbers == Numbers::kExact ? 1e-5 : 2e-2;
-      EXPECT_LE(error, bound) << to_text(weights);
+      EXPECT_LE(error, bound) << weights;
     }
   }
 }

@@ -87,29 +87,34 @@ TEST_F(Synthetic, SmallRolesAreRefused) {
     EXPECT_THROW(launch_synthetic_weights(model.recipe(name), 0, 4, out.as<std::uint16_t>(), {}), Error) << name;
 }
 
-// All upper halves of FP32, each with lower halves around the ties of E4M3 and FP16.
-TEST_F(Conversions, E4M3AndScalesAreTheHostsForAllKindsOfNumbers) {
+// All upper halves of FP32, each with lower halves around the ties of E4M3, E2M1 and FP16.
+TEST_F(Conversions, NarrowFloatsAndScalesAreTheHostsForAllKindsOfNumbers) {
   std::vector<float> values;
   for (std::uint32_t high = 0; high < 0x1'0000U; ++high)
     for (const std::uint32_t low : {0x0000U, 0x0001U, 0x0FFFU, 0x1000U, 0x1001U, 0x7FFFU, 0x8000U, 0xF000U, 0xFFFFU})
       values.push_back(std::bit_cast<float>(high << 16 | low));
   const DeviceBuffer input = on_device(values);
   const PoisonedBuffer codes(values.size());
+  const PoisonedBuffer small_codes(values.size());
   const PoisonedBuffer scales(2 * values.size());
-  launch_conversions(input.as<float>(), std::ssize(values), codes.as<std::uint8_t>(), scales.as<std::uint16_t>());
+  launch_conversions(input.as<float>(), std::ssize(values), codes.as<std::uint8_t>(), small_codes.as<std::uint8_t>(),
+                     scales.as<std::uint16_t>());
   synchronize();
   const std::vector<std::uint8_t> found = codes.read<std::uint8_t>();
+  const std::vector<std::uint8_t> found_small = small_codes.read<std::uint8_t>();
   const std::vector<std::uint16_t> found_scales = scales.read<std::uint16_t>();
   int wrong = 0;
   for (std::size_t i = 0; i < values.size() && wrong < 10; ++i) {
     const bool code_fits = found[i] == float_to_e4m3(values[i]);
     EXPECT_TRUE(code_fits) << values[i] << ": " << int{found[i]} << " instead of " << int{float_to_e4m3(values[i])};
     const float magnitude = std::fabs(values[i]);
+    const bool small_fits = std::isnan(magnitude) || found_small[i] == float_to_e2m1(values[i]);
+    EXPECT_TRUE(small_fits) << values[i] << ": " << int{found_small[i]} << ", E2M1 " << int{float_to_e2m1(values[i])};
     std::uint16_t scale = float_to_float16(magnitude);
     if (scale == 0 && magnitude > 0) scale = kFloat16LeastSubnormal;
     const bool scale_fits = std::isnan(magnitude) ? found_scales[i] > kFloat16Infinity : found_scales[i] == scale;
     EXPECT_TRUE(scale_fits) << values[i] << ": " << found_scales[i] << " instead of " << scale;
-    wrong += (code_fits ? 0 : 1) + (scale_fits ? 0 : 1);
+    wrong += (code_fits ? 0 : 1) + (small_fits ? 0 : 1) + (scale_fits ? 0 : 1);
   }
 }
 
@@ -169,23 +174,45 @@ std::vector<float> hard_rows(std::int64_t rows, std::int64_t columns, unsigned s
   return values;
 }
 
+// Ordinary weights whose groups differ in size by up to 2^13, so that scales under one of the tensor differ as much.
+std::vector<float> soft_rows(std::int64_t rows, std::int64_t columns, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0.0F, 0.02F);
+  std::vector<float> values;
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t column = 0; column < columns; ++column)
+      values.push_back(std::ldexp(normal(generator), -static_cast<int>((row + column / 16) % 14)));
+  return values;
+}
+// The rows of a comparison: hard ones; soft ones where a tensor's scale would leave nothing of their ordinary weights.
+std::vector<float> rows_for(WeightCodec codec, std::int64_t rows, std::int64_t columns, unsigned seed, bool wide) {
+  return has_tensor_scale(codec) ? soft_rows(rows, columns, seed) : hard_rows(rows, columns, seed, wide);
+}
+// The rows' scales as the encoder reads them; no bytes where the codec has none.
+DeviceBuffer device_row_scales(WeightCodec codec, std::span<const float> values, std::int64_t columns) {
+  std::vector<float> scales = host_row_scales(codec, values, columns);
+  if (!scales.empty()) scales.resize((scales.size() + kUnitRows - 1) / kUnitRows * kUnitRows, 1.0F);
+  return on_device(scales);
+}
+
 struct Problem {
-  WeightFormat format;
+  WeightCodec codec;
   bool wide;
   std::int64_t rows;
   std::int64_t columns;
+  bool hard;
   [[nodiscard]] std::string text() const {
-    return fmt::format("{} {} {}x{}", to_text(format), wide ? "fp32" : "bf16", rows, columns);
+    return fmt::format("{} {} {} {}x{}", to_text(codec), hard ? "hard" : "soft", wide ? "fp32" : "bf16", rows, columns);
   }
 };
 
 std::vector<Problem> problems() {
   std::vector<Problem> all;
-  for (const WeightFormat format : kAllFormats)
+  for (const WeightCodec codec : kAllCodecs)
     for (const bool wide : {false, true})
       for (const auto& [rows, columns] :
            {std::pair{1, 1}, {1, 64}, {70, 100}, {255, 63}, {257, 65}, {300, 1000}, {768, 640}})
-        all.push_back({format, wide, rows, columns});
+        for (const bool hard : {false, true}) all.push_back({codec, wide, rows, columns, hard});
   return all;
 }
 
@@ -203,13 +230,16 @@ std::uint64_t read_fault(const PoisonedBuffer& fault) {
 
 TEST_F(Encoding, TilesAreTheHostsByteForByte) {
   for (const Problem& problem : problems()) {
-    std::vector<float> values = hard_rows(problem.rows, problem.columns, 5, problem.wide);
+    std::vector<float> values = problem.hard ? hard_rows(problem.rows, problem.columns, 5, problem.wide)
+                                             : soft_rows(problem.rows, problem.columns, 5);
     const DeviceBuffer source = source_of(values, problem.wide);
-    const std::vector<std::byte> wanted = host_tiles(problem.format, values, problem.columns);
+    const DeviceBuffer scales = device_row_scales(problem.codec, values, problem.columns);
+    std::vector<std::byte> wanted = host_tiles(problem.codec, values, problem.columns);
+    wanted.resize(static_cast<std::size_t>(unit_run_bytes(problem.codec, problem.rows, problem.columns)));
     const PoisonedBuffer tiles(wanted.size());
     const PoisonedBuffer fault(sizeof(std::uint64_t));  // poisoned: no fault
-    launch_encode_tiles(problem.format, {source.data(), problem.wide, 0, problem.rows, problem.columns}, tiles.data(),
-                        fault.as<std::uint64_t>(), {});
+    launch_encode_tiles(problem.codec, {source.data(), problem.wide, 0, problem.rows, problem.columns},
+                        scales.as<float>(), tiles.data(), fault.as<std::uint64_t>(), {});
     synchronize();
     EXPECT_TRUE(same_bytes(read_bytes(tiles.data(), wanted.size()), wanted)) << problem.text();
     EXPECT_TRUE(tiles.canaries_intact()) << problem.text();
@@ -218,51 +248,56 @@ TEST_F(Encoding, TilesAreTheHostsByteForByte) {
 }
 
 TEST_F(Encoding, ARunOfRowBlocksFillsItsPlaceAndNothingElse) {
-  for (const WeightFormat format : kAllFormats) {
+  for (const WeightCodec codec : kAllCodecs) {
     constexpr std::int64_t kColumns = 200;
-    std::vector<float> values = hard_rows(700, kColumns, 6, false);
+    std::vector<float> values = rows_for(codec, 700, kColumns, 6, false);
     const DeviceBuffer source = source_of(values, false);
-    const std::vector<std::byte> wanted = host_tiles(format, values, kColumns);
+    const DeviceBuffer scales = device_row_scales(codec, values, kColumns);
+    std::vector<std::byte> wanted = host_tiles(codec, values, kColumns);
+    wanted.resize(static_cast<std::size_t>(unit_run_bytes(codec, 700, kColumns)));
     const std::size_t row_block = wanted.size() / 3;
     const PoisonedBuffer tiles(wanted.size());
     const PoisonedBuffer fault(sizeof(std::uint64_t));
     for (const std::int64_t first : {512, 256, 0}) {
       const std::int64_t rows = std::min<std::int64_t>(256, 700 - first);
-      launch_encode_tiles(format, {source.data() + 2 * first * kColumns, false, first, rows, kColumns}, tiles.data(),
-                          fault.as<std::uint64_t>(), {});
+      launch_encode_tiles(codec, {source.data() + 2 * first * kColumns, false, first, rows, kColumns},
+                          scales.as<float>(), tiles.data(), fault.as<std::uint64_t>(), {});
       synchronize();
       const std::vector<std::byte> found = read_bytes(tiles.data(), wanted.size());
       const std::size_t begin = static_cast<std::size_t>(first / 256) * row_block;
-      EXPECT_TRUE(same_bytes(std::span(found).subspan(begin), std::span(wanted).subspan(begin))) << to_text(format);
+      EXPECT_TRUE(same_bytes(std::span(found).subspan(begin), std::span(wanted).subspan(begin))) << to_text(codec);
       EXPECT_TRUE(std::all_of(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(begin), [](std::byte byte) {
         return byte == std::byte{0xFF};
-      })) << to_text(format);
+      })) << to_text(codec);
     }
     EXPECT_TRUE(tiles.canaries_intact());
-    EXPECT_THROW(launch_encode_tiles(format, {source.data(), false, 128, 128, kColumns}, tiles.data(),
-                                     fault.as<std::uint64_t>(), {}),
+    EXPECT_THROW(launch_encode_tiles(codec, {source.data(), false, 128, 128, kColumns}, scales.as<float>(),
+                                     tiles.data(), fault.as<std::uint64_t>(), {}),
                  Error);
   }
 }
 
 TEST_F(Encoding, OneChangedWeightChangesTheTiles) {  // the control of the comparisons above
-  for (const WeightFormat format : kAllFormats) {
-    std::vector<float> values = hard_rows(256, 128, 7, true);
-    const std::vector<std::byte> before = host_tiles(format, values, 128);
+  for (const WeightCodec codec : kAllCodecs) {
+    std::vector<float> values = rows_for(codec, 256, 128, 7, true);
+    std::vector<std::byte> before = host_tiles(codec, values, 128);
+    before.resize(static_cast<std::size_t>(unit_run_bytes(codec, 256, 128)));
+    const DeviceBuffer scales = device_row_scales(codec, values, 128);
     values[11 * 128 + 5] += 0.05F;  // of ordinary numbers of standard deviation 0.02
     const DeviceBuffer source = source_of(values, true);
     const PoisonedBuffer tiles(before.size());
     const PoisonedBuffer fault(sizeof(std::uint64_t));
-    launch_encode_tiles(format, {source.data(), true, 0, 256, 128}, tiles.data(), fault.as<std::uint64_t>(), {});
+    launch_encode_tiles(codec, {source.data(), true, 0, 256, 128}, scales.as<float>(), tiles.data(),
+                        fault.as<std::uint64_t>(), {});
     synchronize();
-    EXPECT_FALSE(same_bytes(read_bytes(tiles.data(), before.size()), before)) << to_text(format);
+    EXPECT_FALSE(same_bytes(read_bytes(tiles.data(), before.size()), before)) << to_text(codec);
   }
 }
 
 // The hard rows do what they are for: host codes at both ends, scales at both ends and zero.
 TEST(EncodingOracle, TheHardRowsReachEveryCodeAndBothEndsOfTheScales) {
   const std::vector<float> values = hard_rows(240, 640, 5, true);
-  for (const int most : {kQ8MostCode, kQ4MostCode, kQ3MostCode}) {
+  for (const int most : {kQ8MostCode, kQ5MostCode, kQ4MostCode, kQ3MostCode}) {
     std::vector<int> seen(static_cast<std::size_t>(2 * most + 1));
     bool zero = false, floor = false, largest = false;
     for (std::size_t begin = 0; begin < values.size(); begin += 640) {
@@ -297,20 +332,47 @@ TEST_F(Encoding, PlainRowsAreRoundedToNearestEven) {
   }
 }
 
+TEST_F(Encoding, RowsSayTheirLargestWeightAndTheFirstThatIsNotFinite) {
+  for (const bool wide : {false, true}) {
+    std::vector<float> values = soft_rows(70, 101, 12);
+    values[3 * 101 + 100] = -7.25F;
+    for (const bool bad : {false, true}) {
+      if (bad) values[5 * 101 + 33] = values[60 * 101] = std::numeric_limits<float>::infinity();
+      const DeviceBuffer source = source_of(values, wide);
+      const PoisonedBuffer absmax(70 * sizeof(float));
+      const PoisonedBuffer fault(sizeof(std::uint64_t));
+      const std::int64_t bytes = wide ? 4 : 2;
+      launch_row_absmax({source.data() + 30 * 101 * bytes, wide, 30, 40, 101}, absmax.as<float>(),
+                        fault.as<std::uint64_t>(), {});
+      launch_row_absmax({source.data(), wide, 0, 30, 101}, absmax.as<float>(), fault.as<std::uint64_t>(), {});
+      synchronize();
+      EXPECT_TRUE(absmax.canaries_intact());
+      EXPECT_EQ(read_fault(fault), bad ? 5U * 101 + 33 : kNoFault);
+      const std::vector<float> found = absmax.read<float>();
+      for (std::size_t row = 0; row < 70; ++row) {
+        const float wanted = absmax_of(std::span(values).subspan(row * 101, 101));
+        EXPECT_EQ(found[row], wanted) << row;
+      }
+      EXPECT_EQ(found[3], 7.25F);
+    }
+  }
+}
+
 // Where the first fault of a 300 x 200 matrix is said to be when `spoil` has changed it; rows 256.. are encoded first.
 template <class Spoil>
-std::uint64_t fault_after(WeightFormat format, bool plain, const Spoil& spoil) {
+std::uint64_t fault_after(WeightCodec codec, bool plain, const Spoil& spoil) {
   std::vector<float> values = hard_rows(300, 200, 9, true);
+  const DeviceBuffer scales = device_row_scales(codec, values, 200);
   spoil(values);
   const DeviceBuffer source = on_device(values);
-  const PoisonedBuffer tiles(static_cast<std::size_t>(tile_bytes(format, 300, 200)));
+  const PoisonedBuffer tiles(static_cast<std::size_t>(tile_bytes(codec, 300, 200)));
   const PoisonedBuffer fault(sizeof(std::uint64_t));
   for (const std::int64_t first : {256, 0}) {
     const StagedRows rows{source.data() + 4 * first * 200, true, first, first == 0 ? 256 : 44, 200};
     if (plain) {
       launch_store_rows(rows, tiles.as<std::uint16_t>(), fault.as<std::uint64_t>(), {});
     } else {
-      launch_encode_tiles(format, rows, tiles.data(), fault.as<std::uint64_t>(), {});
+      launch_encode_tiles(codec, rows, scales.as<float>(), tiles.data(), fault.as<std::uint64_t>(), {});
     }
   }
   synchronize();
@@ -320,20 +382,22 @@ std::uint64_t fault_after(WeightFormat format, bool plain, const Spoil& spoil) {
 TEST_F(Encoding, FaultsAreReportedWithTheFirstPlace) {
   constexpr std::size_t kLate = 257 * 200 + 133;
   constexpr std::size_t kEarly = 3 * 200 + 199;
-  for (const WeightFormat format : kAllFormats) {
+  for (const WeightCodec codec : kAllCodecs) {
     for (const float bad : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
-      EXPECT_EQ(fault_after(format, false, [&](auto& values) { values[kLate] = bad; }), 257U * 200 + 128)
-          << to_text(format);
-      EXPECT_EQ(fault_after(format, false, [&](auto& values) { values[kLate] = values[kEarly] = bad; }), 3U * 200 + 192)
-          << to_text(format);
+      EXPECT_EQ(fault_after(codec, false, [&](auto& values) { values[kLate] = bad; }), 257U * 200 + 128)
+          << to_text(codec);
+      EXPECT_EQ(fault_after(codec, false, [&](auto& values) { values[kLate] = values[kEarly] = bad; }), 3U * 200 + 192)
+          << to_text(codec);
     }
-    const float most = format == WeightFormat::kQ8   ? 127.0F
-                       : format == WeightFormat::kQ4 ? 7.0F
-                       : format == WeightFormat::kQ3 ? 3.0F
-                                                     : 448.0F;
-    const std::uint64_t overflow = format == WeightFormat::kBF16 ? kNoFault : 3U * 200 + 192;
-    EXPECT_EQ(fault_after(format, false, [&](auto& values) { values[kEarly] = -65520.0F * most; }), overflow);
-    EXPECT_EQ(fault_after(format, false, [&](auto& values) { values[kEarly] = 65519.0F * most; }), kNoFault);
+    const float most = codec.format == WeightFormat::kQ8   ? 127.0F
+                       : codec.format == WeightFormat::kQ5 ? 15.0F
+                       : codec.format == WeightFormat::kQ4 ? 7.0F
+                       : codec.format == WeightFormat::kQ3 ? 3.0F
+                                                           : 448.0F;
+    const bool has_most = codec.format != WeightFormat::kBF16 && !has_tensor_scale(codec);
+    const std::uint64_t overflow = has_most ? 3U * 200 + 192 : kNoFault;
+    EXPECT_EQ(fault_after(codec, false, [&](auto& values) { values[kEarly] = -65520.0F * most; }), overflow);
+    EXPECT_EQ(fault_after(codec, false, [&](auto& values) { values[kEarly] = 65519.0F * most; }), kNoFault);
   }
   EXPECT_EQ(fault_after(WeightFormat::kBF16, true, [&](auto& values) { values[kLate] = std::nanf(""); }), kLate);
   EXPECT_EQ(fault_after(WeightFormat::kBF16, true, [&](auto& values) { values[kLate] = 1e30F; }), kNoFault);

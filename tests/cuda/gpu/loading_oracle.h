@@ -10,45 +10,80 @@
 #include <string>
 #include <vector>
 
+#include "engine/checkpoint/stored_codes.h"
 #include "engine/cuda/device/device_buffer.h"
 #include "engine/cuda/product/tiles.h"
+#include "engine/formats/absmax.h"
 #include "engine/formats/float_formats.h"
-#include "engine/formats/weight_groups.h"
+#include "engine/formats/weight_codes.h"
 
 namespace tare::engine::test {
 
-constexpr WeightFormat kAllFormats[] = {WeightFormat::kBF16, WeightFormat::kQ8, WeightFormat::kQ4, WeightFormat::kQ3,
-                                        WeightFormat::kFP8};
+constexpr WeightCodec kAllCodecs[] = {{WeightFormat::kBF16},
+                                      {WeightFormat::kQ8},
+                                      {WeightFormat::kQ5},
+                                      {WeightFormat::kQ4},
+                                      {WeightFormat::kQ3},
+                                      {WeightFormat::kFP8},
+                                      {WeightFormat::kQ8, ScaleFormat::kE4M3},
+                                      {WeightFormat::kQ5, ScaleFormat::kE4M3},
+                                      {WeightFormat::kQ4, ScaleFormat::kE4M3},
+                                      {WeightFormat::kQ3, ScaleFormat::kE4M3},
+                                      {WeightFormat::kFP8, ScaleFormat::kE4M3},
+                                      {WeightFormat::kNVFP4, ScaleFormat::kE4M3}};
+inline std::string to_text(WeightCodec codec) {
+  return engine::to_text(codec.format) + (has_tensor_scale(codec) ? " e4m3" : "");
+}
+
+// The scale of each row's tensor, where the codec has one: tensors of so many rows lie over each other in `values`
+// [rows][columns]. No part is all rows.
+inline std::vector<float> host_row_scales(WeightCodec codec, std::span<const float> values, std::int64_t columns,
+                                          std::span<const std::int64_t> parts = {}) {
+  std::vector<float> scales;
+  if (!has_tensor_scale(codec)) return scales;
+  const std::int64_t all = std::ssize(values) / columns;
+  const std::vector<std::int64_t> one = {all};
+  for (const std::int64_t rows : parts.empty() ? std::span<const std::int64_t>(one) : parts) {
+    const std::span<const float> tensor = values.first(static_cast<std::size_t>(rows * columns));
+    scales.insert(scales.end(), static_cast<std::size_t>(rows), tensor_scale_of(codec.format, absmax_of(tensor)));
+    values = values.subspan(tensor.size());
+  }
+  return scales;
+}
 
 // The tiles of a matrix [rows][columns] by the encoders of engine/formats and the host's packing.
-inline std::vector<std::byte> host_tiles(WeightFormat format, std::span<const float> values, std::int64_t columns) {
+inline std::vector<std::byte> host_tiles(WeightCodec codec, std::span<const float> values, std::int64_t columns,
+                                         std::span<const std::int64_t> parts = {}) {
   const auto row_size = static_cast<std::size_t>(columns);
+  const std::vector<float> row_scales = host_row_scales(codec, values, columns, parts);
   std::vector<std::uint16_t> fields;
   std::vector<std::uint16_t> scales;
   fields.reserve(values.size());
   for (std::size_t begin = 0; begin < values.size(); begin += row_size) {
     const std::span<const float> row = values.subspan(begin, row_size);
-    if (format == WeightFormat::kBF16) {
+    if (codec.format == WeightFormat::kBF16) {
       std::transform(row.begin(), row.end(), std::back_inserter(fields), float_to_bfloat16);
-    } else if (format == WeightFormat::kFP8) {
-      const EncodedFP8Row encoded = encode_fp8_row(row);
-      fields.insert(fields.end(), encoded.codes.begin(), encoded.codes.end());
-      scales.insert(scales.end(), encoded.scales.begin(), encoded.scales.end());
-    } else {
-      const int most = format == WeightFormat::kQ8   ? kQ8MostCode
-                       : format == WeightFormat::kQ4 ? kQ4MostCode
-                                                     : kQ3MostCode;
-      const int bias = format == WeightFormat::kQ8 ? kQ8Bias : format == WeightFormat::kQ4 ? kQ4Bias : kQ3Bias;
-      const EncodedRow encoded = encode_row(row, most);
-      for (const std::int8_t code : encoded.codes) fields.push_back(static_cast<std::uint16_t>(code + bias));
-      scales.insert(scales.end(), encoded.scales.begin(), encoded.scales.end());
+      continue;
+    }
+    const float tensor_scale = row_scales.empty() ? 1.0F : row_scales[begin / row_size];
+    const std::size_t count = static_cast<std::size_t>(scales_a_row(codec, columns));
+    const std::size_t a_group = scales_a_group(codec.format);
+    for (std::size_t first = 0; first < row_size; first += static_cast<std::size_t>(kGroupSize)) {
+      const std::size_t size = std::min(static_cast<std::size_t>(kGroupSize), row_size - first);
+      const EncodedGroup group = encode_weights(codec, tensor_scale, row.subspan(first, size));
+      fields.insert(fields.end(), group.fields.begin(), group.fields.begin() + static_cast<std::ptrdiff_t>(size));
+      const std::size_t done = first / static_cast<std::size_t>(kGroupSize) * a_group;
+      const auto here = static_cast<std::ptrdiff_t>(std::min(a_group, count - done));
+      scales.insert(scales.end(), group.scales.begin(), group.scales.begin() + here);
     }
   }
-  return pack_tiles({.format = format,
+  return pack_tiles({.format = codec.format,
                      .rows = static_cast<std::int64_t>(values.size() / row_size),
                      .columns = columns,
                      .fields = fields,
-                     .scales = scales});
+                     .scales = scales,
+                     .scale_format = codec.scales,
+                     .row_scales = row_scales});
 }
 
 inline std::vector<std::uint16_t> host_bfloat16(std::span<const float> values) {

@@ -69,9 +69,10 @@ void narrow(Tensor& tensor) {
   replace(tensor, Dtype::kF16, std::move(halves));
 }
 
-EngineOptions with_format(WeightFormat format) {
+EngineOptions with_codec(WeightCodec codec) {
   EngineOptions options;
-  options.weights.format = format;
+  options.weights.format = codec.format;
+  options.weights.scales = codec.scales;
   return options;
 }
 
@@ -137,16 +138,18 @@ class ModelCheck {
 
   void projection(const CudaProjection& found, const std::vector<std::string>& names, TensorClass tensors,
                   std::int64_t layer) const {
-    const WeightFormat format = options_.format_of(tensors, layer);
+    const WeightCodec codec = options_.codec_of(tensors, layer);
     const std::vector<float> values = stacked(checkpoint_, names);
+    std::vector<std::int64_t> parts;
+    for (const std::string& name : names) parts.push_back(checkpoint_.shape(name).front());
     const std::int64_t columns = checkpoint_.tensor(names.front()).shape[1];
     EXPECT_EQ(found.names, names);
-    EXPECT_EQ(found.matrix.format, format) << names.front();
+    EXPECT_EQ(found.matrix.codec(), codec) << names.front();
     EXPECT_EQ(found.matrix.columns, columns) << names.front();
     EXPECT_EQ(found.matrix.rows, std::ssize(values) / columns) << names.front();
     EXPECT_EQ(found.matrix.tiles, found.memory.data());
-    EXPECT_TRUE(same_bytes(read_bytes(found.memory), host_tiles(format, values, columns)))
-        << names.front() << " in " << to_text(format);
+    EXPECT_TRUE(same_bytes(read_bytes(found.memory), host_tiles(codec, values, columns, parts)))
+        << names.front() << " in " << to_text(codec);
   }
   void plain(const DeviceBuffer& found, const std::vector<std::string>& names) const {
     EXPECT_TRUE(same_bytes(read_bytes(found), host_bfloat16(stacked(checkpoint_, names)))) << names.front();
@@ -195,15 +198,15 @@ TEST_F(Loading, EveryByteIsTheHostsInEveryFormat) {
   for (const std::string& model : models()) {
     SCOPED_TRACE(model);
     const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(model);
-    for (const WeightFormat format : kAllFormats) {
-      const EngineOptions options = with_format(format);
+    for (const WeightCodec codec : kAllCodecs) {
+      const EngineOptions options = with_codec(codec);
       ModelCheck(*checkpoint, options).run();
     }
   }
 }
 
 TEST_F(Loading, OverridesChooseTheFormatOfEachMatrix) {
-  EngineOptions options = with_format(WeightFormat::kQ4);
+  EngineOptions options = with_codec(WeightFormat::kQ4);
   options.weights.overrides = {{TensorClass::kMlp, 1, 2, WeightFormat::kQ3},
                                {TensorClass::kGdn, 0, 0, WeightFormat::kQ8},
                                {TensorClass::kAttention, 3, 3, WeightFormat::kFP8},
@@ -213,7 +216,7 @@ TEST_F(Loading, OverridesChooseTheFormatOfEachMatrix) {
 }
 
 TEST_F(Loading, WiderTensorsAreEncodedFromAllTheirBits) {
-  for (const WeightFormat format : kAllFormats) {
+  for (const WeightCodec codec : kAllCodecs) {
     const Altered checkpoint(open_checkpoint(kUntied), [](Tensor& tensor) {
       // One part of each stack, so that its BF16 neighbours are widened with it; and a few in FP16.
       const auto is = [&](const char* text) { return tensor.name.find(text) != std::string::npos; };
@@ -222,7 +225,7 @@ TEST_F(Loading, WiderTensorsAreEncodedFromAllTheirBits) {
         widen(tensor);
       if (is("o_proj") || is("conv1d") || is("embed_tokens")) narrow(tensor);
     });
-    const EngineOptions options = with_format(format);
+    const EngineOptions options = with_codec(codec);
     ModelCheck(checkpoint, options).run();
   }
 }
@@ -233,7 +236,7 @@ TEST_F(Loading, LargeMatricesAreLoadedInRuns) {
       "synthetic:hidden=1024,intermediate=64,layers=1,vocab=70003,heads=2,kv_heads=1,head_dim=32,rotary=16,"
       "linear_key_heads=1,linear_value_heads=2,linear_key_head_dim=32,linear_value_head_dim=32,tied=0?seed=4";
   const auto made = open_checkpoint(kModel);
-  const EngineOptions options = with_format(WeightFormat::kQ4);
+  const EngineOptions options = with_codec(WeightFormat::kQ4);
   const CudaModelWeights on_device = load_cuda_weights(*made, options);
   const CudaModelWeights uploaded = load_cuda_weights(Altered(open_checkpoint(kModel), [](Tensor&) {}), options);
   const CudaModelWeights wide = load_cuda_weights(Altered(open_checkpoint(kModel),
@@ -263,14 +266,14 @@ TEST_F(Loading, LargeMatricesAreLoadedInRuns) {
 TEST_F(Loading, ThePlanIsWhatIsAllocated) {
   for (const std::string& model : models()) {
     const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(model);
-    for (const WeightFormat format : kAllFormats) {
-      const EngineOptions options = with_format(format);
+    for (const WeightCodec codec : kAllCodecs) {
+      const EngineOptions options = with_codec(codec);
       std::map<std::string, std::uint64_t> planned;
       for (const MemoryPart& part : plan_cuda_weights(checkpoint->config(), options)) planned[part.name] = part.bytes;
       EXPECT_GT(planned.at("staging"), 0U);
       planned.erase("staging");
       EXPECT_THAT(ModelCheck(*checkpoint, options).allocated(), testing::ContainerEq(planned))
-          << model << " in " << to_text(format);
+          << model << " in " << to_text(codec);
     }
   }
 }
@@ -297,8 +300,9 @@ std::function<void(Tensor&)> with_element(const std::string& name, std::size_t e
 
 TEST_F(Loading, ScalesThatOverflowAreNamedByTensorAndElement) {
   const std::string name = "layers.3.self_attn.k_proj.weight";  // the second of its stack
-  for (const WeightFormat format : {WeightFormat::kQ8, WeightFormat::kQ4, WeightFormat::kQ3, WeightFormat::kFP8}) {
-    const ErrorParts error = error_of(with_format(format), with_element(name, 77 * 256 + 130, -1e9F));
+  for (const WeightCodec codec : kAllCodecs) {
+    if (codec.format == WeightFormat::kBF16 || has_tensor_scale(codec)) continue;
+    const ErrorParts error = error_of(with_codec(codec), with_element(name, 77 * 256 + 130, -1e9F));
     EXPECT_EQ(error.kind, ErrorKind::kInput);
     EXPECT_THAT(error.where, testing::HasSubstr(name));
     EXPECT_THAT(error.where, testing::HasSubstr(fmt::format("element {}", 77 * 256 + 130)));
@@ -310,27 +314,31 @@ TEST_F(Loading, ScalesThatOverflowAreNamedByTensorAndElement) {
 }
 
 TEST_F(Loading, NumbersThatAreNotFiniteAreNamedByTensorAndElement) {
-  const EngineOptions options = with_format(WeightFormat::kQ4);
-  for (const char* name : {"layers.0.linear_attn.in_proj_z.weight", "layers.1.linear_attn.in_proj_a.weight",
-                           "embed_tokens.weight", "lm_head.weight", "norm.weight", "layers.0.input_layernorm.weight"}) {
-    // As BF16, which the host does not look through, and as FP32.
-    const ErrorParts narrow_error = error_of(options, [&](Tensor& tensor) {
-      if (tensor.name != name) return;
-      std::vector<std::uint16_t> bits = host_bfloat16(to_floats(tensor));
-      bits.at(201) = 0x7FC0;
-      replace(tensor, Dtype::kBF16, std::move(bits));
-    });
-    EXPECT_EQ(narrow_error.kind, ErrorKind::kInput);
-    EXPECT_THAT(narrow_error.where, testing::HasSubstr(name));
-    EXPECT_THAT(narrow_error.what, testing::HasSubstr("element 201 is NaN")) << name;
-    const ErrorParts wide_error = error_of(options, with_element(name, 203, -std::numeric_limits<float>::infinity()));
-    EXPECT_THAT(wide_error.where, testing::HasSubstr(name));
-    EXPECT_THAT(wide_error.what, testing::HasSubstr("element 203 is -inf")) << name;
+  // With E4M3 scales it is the pass before, for the tensors' scales, that finds them.
+  for (const ScaleFormat scales : {ScaleFormat::kFP16, ScaleFormat::kE4M3}) {
+    const EngineOptions options = with_codec({WeightFormat::kQ4, scales});
+    for (const char* name :
+         {"layers.0.linear_attn.in_proj_z.weight", "layers.1.linear_attn.in_proj_a.weight", "embed_tokens.weight",
+          "lm_head.weight", "norm.weight", "layers.0.input_layernorm.weight"}) {
+      // As BF16, which the host does not look through, and as FP32.
+      const ErrorParts narrow_error = error_of(options, [&](Tensor& tensor) {
+        if (tensor.name != name) return;
+        std::vector<std::uint16_t> bits = host_bfloat16(to_floats(tensor));
+        bits.at(201) = 0x7FC0;
+        replace(tensor, Dtype::kBF16, std::move(bits));
+      });
+      EXPECT_EQ(narrow_error.kind, ErrorKind::kInput);
+      EXPECT_THAT(narrow_error.where, testing::HasSubstr(name));
+      EXPECT_THAT(narrow_error.what, testing::HasSubstr("element 201 is NaN")) << name;
+      const ErrorParts wide_error = error_of(options, with_element(name, 203, -std::numeric_limits<float>::infinity()));
+      EXPECT_THAT(wide_error.where, testing::HasSubstr(name));
+      EXPECT_THAT(wide_error.what, testing::HasSubstr("element 203 is -inf")) << name;
+    }
   }
 }
 
 TEST_F(Loading, WrongShapesAndTypesAreNamed) {
-  const EngineOptions options = with_format(WeightFormat::kQ8);
+  const EngineOptions options = with_codec(WeightFormat::kQ8);
   const std::string name = "layers.0.mlp.up_proj.weight";
   const ErrorParts shape = error_of(options, [&](Tensor& tensor) {
     if (tensor.name == name) tensor.shape = {256, 512};
@@ -347,7 +355,7 @@ TEST_F(Loading, WrongShapesAndTypesAreNamed) {
 // The largest shape of the family, as it is measured: how long it takes, and its last rows against the host.
 TEST_F(Loading, The27BShapeIsMadeInSeconds) {
   const SyntheticCheckpoint checkpoint("synthetic:27b?seed=1");
-  const EngineOptions options = with_format(WeightFormat::kQ4);
+  const EngineOptions options = with_codec(WeightFormat::kQ4);
   std::uint64_t planned = 0;
   for (const MemoryPart& part : plan_cuda_weights(checkpoint.config(), options)) planned += part.bytes;
   std::size_t free = 0;

@@ -12,7 +12,7 @@
 namespace tare::engine {
 namespace {
 
-using test::kAllFormats;
+using test::kAllCodecs;
 
 // FP32 sums of exact products, in cuBLAS's order.
 constexpr double kErrorBound = 0x1p-20;
@@ -81,27 +81,27 @@ test::WorstError worst_error(const test::TestWeights& weights, const std::vector
 }
 
 TEST_F(PrefillProduct, IsTheSumOverWeightsRoundedToBFloat16) {
-  for (const WeightFormat format : kAllFormats) {
+  for (const WeightCodec codec : kAllCodecs) {
     for (const Shape& shape : kShapes) {
-      const test::TestWeights weights(format, shape.rows, shape.columns, 51);
+      const test::TestWeights weights(codec, shape.rows, shape.columns, 51);
       const auto bits = random_bfloat16(static_cast<std::size_t>(shape.columns * shape.tokens), 52);
       const DeviceBuffer x = test::on_device(bits);
       const test::WorstError error =
           worst_error(weights, as_floats(bits), multiply(weights, x, shape.tokens), shape.tokens);
       ASSERT_LE(error.worst(), kErrorBound)
-          << to_text(format) << " " << shape.rows << "x" << shape.columns << " " << error.where();
+          << test::to_text(codec) << " " << shape.rows << "x" << shape.columns << " " << error.where();
     }
   }
 }
 
 TEST_F(PrefillProduct, AChangedCodeIsSeen) {
-  for (const WeightFormat format : kAllFormats) {
-    test::TestWeights weights(format, 300, 1000, 53);
+  for (const WeightCodec codec : kAllCodecs) {
+    test::TestWeights weights(codec, 300, 1000, 53);
     const auto bits = random_bfloat16(1000, 54);
     const DeviceBuffer x = test::on_device(bits);
     weights.spoil(299, 999);
     const test::WorstError error = worst_error(weights, as_floats(bits), multiply(weights, x, 1), 1);
-    EXPECT_GT(error.worst(), 4 * kErrorBound) << to_text(format);
+    EXPECT_GT(error.worst(), 4 * kErrorBound) << test::to_text(codec);
     EXPECT_EQ(error.where().rfind("row 299", 0), 0U) << error.where();
   }
 }
@@ -159,9 +159,9 @@ TEST_F(PrefillProduct, RefusesAMatrixItsScratchCannotTakeOneRowBlockOf) {
 class Widen : public test::GpuTest {};
 
 TEST_F(Widen, GivesTheNearestBFloat16OfEveryWeight) {
-  for (const WeightFormat format : kAllFormats) {
+  for (const WeightCodec codec : kAllCodecs) {
     for (const Shape& shape : kShapes) {
-      const test::TestWeights weights(format, shape.rows, shape.columns, 61);
+      const test::TestWeights weights(codec, shape.rows, shape.columns, 61);
       const int stride = widened_stride(shape.columns);
       const std::int64_t first_row = shape.rows > 256 ? 256 : 0;  // the second row block on its own
       const std::int64_t rows = shape.rows - first_row;
@@ -178,7 +178,8 @@ TEST_F(Widen, GivesTheNearestBFloat16OfEveryWeight) {
             continue;
           }
           ASSERT_EQ(got, weights.widened(first_row + row, column))
-              << to_text(format) << " " << shape.rows << "x" << shape.columns << " row " << row << " column " << column;
+              << test::to_text(codec) << " " << shape.rows << "x" << shape.columns << " row " << row << " column "
+              << column;
         }
       }
     }

@@ -11,7 +11,7 @@
 namespace tare::engine {
 namespace {
 
-using test::kAllFormats;
+using test::kAllCodecs;
 
 constexpr int kExponent = 5;  // of FP16 operands
 
@@ -107,16 +107,16 @@ constexpr Shape kShapes[] = {{1, 64, 132, 1, 1},        {70, 100, 132, 3, 1},  {
 class ProductFormats : public test::HopperTest {};
 
 TEST_F(ProductFormats, AreTheSumsOverRepresentedNumbers) {
-  for (const WeightFormat format : kAllFormats) {
+  for (const WeightCodec codec : kAllCodecs) {
     double worst = 0;
     for (const Shape& shape : kShapes) {
-      const test::TestWeights weights(format, shape.rows, shape.columns, 71);
+      const test::TestWeights weights(codec, shape.rows, shape.columns, 71);
       const test::TestSideRows side(shape.side_rows, shape.columns, 72);
       for (const int tokens : {1, 5, 8, 9, 16, 17, 32}) {
         const auto x = test::random_numbers(static_cast<std::size_t>(shape.columns * tokens), 73);
         const std::vector<float> numbers = represented(x);
         const Result result = multiply(weights, side, x, tokens, shape.blocks);
-        const std::string what = std::string(to_text(format)) + " " + std::to_string(shape.rows) + "x" +
+        const std::string what = test::to_text(codec) + " " + std::to_string(shape.rows) + "x" +
                                  std::to_string(shape.columns) + " T=" + std::to_string(tokens) + " blocks " +
                                  std::to_string(shape.blocks) + " ";
         ASSERT_TRUE(result.canaries) << what;
@@ -142,7 +142,7 @@ TEST_F(ProductFormats, AreTheSumsOverRepresentedNumbers) {
         ASSERT_LE(side_error.worst(), error_bound(shape.columns)) << what << "side rows " << side_error.where();
       }
     }
-    std::printf("%s: worst error %.2e of the magnitudes' sum\n", to_text(format).c_str(), worst);
+    std::printf("%s: worst error %.2e of the magnitudes' sum\n", test::to_text(codec).c_str(), worst);
   }
 }
 
@@ -150,41 +150,81 @@ TEST_F(ProductFormats, GiveATokenTheSameBitsAmongAnyNumberOfTokensAndInEveryRun)
   constexpr int kMost = 32;
   constexpr std::int64_t kRows = 300;
   constexpr std::int64_t kColumns = 3000;
-  for (const WeightFormat format : kAllFormats) {
+  for (const WeightCodec codec : kAllCodecs) {
     for (const int blocks : {132, 5}) {
-      const test::TestWeights weights(format, kRows, kColumns, 81);
+      const test::TestWeights weights(codec, kRows, kColumns, 81);
       const test::TestSideRows side(20, kColumns, 82);
       const auto x = test::random_numbers(static_cast<std::size_t>(kColumns * kMost), 83);
       const Result all = multiply(weights, side, x, kMost, blocks);
       for (const int tokens : {1, 5, 8, 9, 16, 17, 32}) {
         const Result some = multiply(weights, side, {x.begin(), x.begin() + tokens * kColumns}, tokens, blocks);
         EXPECT_TRUE(std::equal(some.y.begin(), some.y.begin() + tokens * kRows, all.y.begin()))
-            << to_text(format) << " T=" << tokens << " blocks " << blocks;
+            << test::to_text(codec) << " T=" << tokens << " blocks " << blocks;
         EXPECT_TRUE(std::equal(some.side.begin(), some.side.begin() + tokens * 20, all.side.begin()))
-            << to_text(format) << " T=" << tokens << " side rows";
+            << test::to_text(codec) << " T=" << tokens << " side rows";
       }
     }
   }
 }
 
 TEST_F(ProductFormats, AChangedCodeIsSeen) {
-  for (const WeightFormat format : kAllFormats) {
+  for (const WeightCodec codec : kAllCodecs) {
     for (const std::int64_t column : {0, 999}) {
-      test::TestWeights weights(format, 300, 1000, 91);
+      test::TestWeights weights(codec, 300, 1000, 91);
       const test::TestSideRows side(0, 1000, 92);
       const auto x = test::random_numbers(1000, 93);
       weights.spoil(299, column);
       const test::WorstError error = worst_error(weights, represented(x), multiply(weights, side, x, 1, 132), 1, 1);
-      EXPECT_GT(error.worst(), 4 * error_bound(1000)) << to_text(format);
+      EXPECT_GT(error.worst(), 4 * error_bound(1000)) << test::to_text(codec);
       EXPECT_EQ(error.where().rfind("row 299", 0), 0U) << error.where();
     }
   }
 }
 
+// Every byte that an E4M3 scale can be: NaN reaches the rows that have it, and no other row.
+TEST_F(ProductFormats, TakeEveryScaleByte) {
+  constexpr std::int64_t kRows = 300;
+  constexpr std::int64_t kColumns = 128;
+  for (const WeightCodec codec : kAllCodecs) {
+    if (!has_tensor_scale(codec)) continue;
+    const test::TestWeights weights(codec, kRows, kColumns, 101, test::ScaleBytes::kAll);
+    const test::TestSideRows side(0, kColumns, 102);
+    const auto x = test::random_numbers(static_cast<std::size_t>(kColumns * 9), 103);
+    const std::vector<float> numbers = represented(x);
+    const Result result = multiply(weights, side, x, 9, 132);
+    int not_finite = 0;
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      for (int token = 0; token < 9; ++token) {
+        const float y = result.y[static_cast<std::size_t>(token * kRows + row)];
+        const test::Dot dot = weights.dot(row, numbers.data() + token * kColumns);
+        ASSERT_EQ(std::isnan(y), std::isnan(dot.value)) << test::to_text(codec) << " row " << row;
+        not_finite += std::isnan(y) ? 1 : 0;
+        if (std::isnan(y)) continue;
+        ASSERT_LE(std::fabs(static_cast<double>(y) - dot.value), error_bound(kColumns) * dot.magnitude)
+            << test::to_text(codec) << " row " << row << " token " << token;
+      }
+    }
+    EXPECT_GT(not_finite, 0);
+  }
+}
+
+TEST_F(ProductFormats, AChangedRowScaleIsSeen) {
+  for (const WeightCodec codec : kAllCodecs) {
+    if (!has_tensor_scale(codec)) continue;
+    test::TestWeights weights(codec, 300, 1000, 104);
+    const test::TestSideRows side(0, 1000, 105);
+    const auto x = test::random_numbers(1000, 106);
+    weights.spoil_row_scale(263);
+    const test::WorstError error = worst_error(weights, represented(x), multiply(weights, side, x, 1, 132), 1, 1);
+    EXPECT_GT(error.worst(), 4 * error_bound(1000)) << test::to_text(codec);
+    EXPECT_EQ(error.where().rfind("row 263", 0), 0U) << error.where();
+  }
+}
+
 // A fault in one token's activations must reach that token's result, and no other's.
 TEST_F(ProductFormats, CarryWhatIsNotFiniteToItsTokenAlone) {
-  for (const WeightFormat format : kAllFormats) {
-    const test::TestWeights weights(format, 300, 1000, 94);
+  for (const WeightCodec codec : kAllCodecs) {
+    const test::TestWeights weights(codec, 300, 1000, 94);
     const test::TestSideRows side(3, 1000, 95);
     auto x = test::random_numbers(5000, 96);
     x[2 * 1000 + 500] = NAN;
@@ -192,7 +232,7 @@ TEST_F(ProductFormats, CarryWhatIsNotFiniteToItsTokenAlone) {
     for (int token = 0; token < 5; ++token) {
       for (int row = 0; row < 300; ++row) {
         ASSERT_EQ(std::isnan(result.y[static_cast<std::size_t>(token * 300 + row)]), token == 2)
-            << to_text(format) << " row " << row << " token " << token;
+            << test::to_text(codec) << " row " << row << " token " << token;
       }
       for (int row = 0; row < 3; ++row) {
         ASSERT_EQ(std::isnan(result.side[static_cast<std::size_t>(token * 3 + row)]), token == 2);

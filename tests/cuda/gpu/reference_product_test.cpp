@@ -7,12 +7,13 @@
 namespace tare::engine {
 namespace {
 
-using test::kAllFormats;
+using test::kAllCodecs;
 
-// FP32 sums in 8 warps of 4 lanes: each adds K / 32 products, 2^-24 an addition at most and far less together.
+// FP32 sums in 8 warps of 4 lanes: each adds K / 32 products, 2^-24 an addition at most and far less together. E4M3
+// codes under E4M3 scales differ so much that a few are all of the sum; then the dozen last additions count.
 constexpr double kLeastError = 0x1p-23;
 double error_bound(std::int64_t columns) {
-  return kLeastError * (1 + std::sqrt(static_cast<double>(columns) / 32) / 16);
+  return kLeastError * (1.5 + std::sqrt(static_cast<double>(columns) / 32) / 16);
 }
 
 struct Result {
@@ -65,9 +66,9 @@ constexpr Shape kShapes[] = {
 class ReferenceProduct : public test::GpuTest {};
 
 TEST_F(ReferenceProduct, IsTheSumOverRepresentedNumbers) {
-  for (const WeightFormat format : kAllFormats) {
+  for (const WeightCodec codec : kAllCodecs) {
     for (const Shape& shape : kShapes) {
-      const test::TestWeights weights(format, shape.rows, shape.columns, 11);
+      const test::TestWeights weights(codec, shape.rows, shape.columns, 11);
       const test::TestSideRows side(shape.side_rows, shape.columns, 12);
       for (const int tokens : {1, 5, 8, 9, 33}) {
         const auto x = test::random_numbers(static_cast<std::size_t>(shape.columns * tokens), 13);
@@ -75,7 +76,8 @@ TEST_F(ReferenceProduct, IsTheSumOverRepresentedNumbers) {
         ASSERT_TRUE(result.canaries);
         const test::WorstError error = worst_error(weights, x, result, tokens, shape.row_step);
         ASSERT_LE(error.worst(), error_bound(shape.columns))
-            << to_text(format) << " " << shape.rows << "x" << shape.columns << " T=" << tokens << " " << error.where();
+            << test::to_text(codec) << " " << shape.rows << "x" << shape.columns << " T=" << tokens << " "
+            << error.where();
         test::WorstError side_error;
         for (int row = 0; row < shape.side_rows; ++row) {
           for (int token = 0; token < tokens; ++token) {
@@ -91,27 +93,27 @@ TEST_F(ReferenceProduct, IsTheSumOverRepresentedNumbers) {
 
 TEST_F(ReferenceProduct, GivesATokenTheSameBitsAmongAnyNumberOfTokens) {
   constexpr int kMost = 40;
-  for (const WeightFormat format : kAllFormats) {
-    const test::TestWeights weights(format, 300, 1000, 21);
+  for (const WeightCodec codec : kAllCodecs) {
+    const test::TestWeights weights(codec, 300, 1000, 21);
     const test::TestSideRows side(7, 1000, 22);
     const auto x = test::random_numbers(std::size_t{1000} * kMost, 23);
     const Result all = multiply(weights, side, x, kMost);
     for (const int tokens : {1, 2, 8, 17}) {
       const Result some = multiply(weights, side, {x.begin(), x.begin() + tokens * 1000}, tokens);
-      EXPECT_TRUE(std::equal(some.y.begin(), some.y.end(), all.y.begin())) << to_text(format) << " T=" << tokens;
+      EXPECT_TRUE(std::equal(some.y.begin(), some.y.end(), all.y.begin())) << test::to_text(codec) << " T=" << tokens;
       EXPECT_TRUE(std::equal(some.side.begin(), some.side.end(), all.side.begin()));
     }
   }
 }
 
 TEST_F(ReferenceProduct, AChangedCodeIsSeen) {
-  for (const WeightFormat format : kAllFormats) {
-    test::TestWeights weights(format, 300, 1000, 31);
+  for (const WeightCodec codec : kAllCodecs) {
+    test::TestWeights weights(codec, 300, 1000, 31);
     const test::TestSideRows side(0, 1000, 32);
     const auto x = test::random_numbers(1000, 33);
     weights.spoil(299, 999);
     const test::WorstError error = worst_error(weights, x, multiply(weights, side, x, 1), 1, 1);
-    EXPECT_GT(error.worst(), 4 * error_bound(1000)) << to_text(format);
+    EXPECT_GT(error.worst(), 4 * error_bound(1000)) << test::to_text(codec);
     EXPECT_EQ(error.where().rfind("row 299", 0), 0U) << error.where();
   }
 }

@@ -14,6 +14,7 @@
 #include "engine/cpu/cpu_backend.h"
 #include "engine/cuda/cuda_backend.h"
 #include "engine/cuda/product/product.h"
+#include "engine/cuda/product/row_fields.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/sanitized.h"
 #include "tests/cuda/gpu/weight_fixture.h"
@@ -169,7 +170,9 @@ class ScreenCase {
 };
 
 TEST_F(ScreenedHead, ChoosesTheBestOfTheCandidatesByTheHeadsOwnBits) {
-  for (const WeightFormat format : kAllFormats) {
+  for (const WeightCodec codec : kAllCodecs) {
+    if (!has_row_fields(codec)) continue;
+    const WeightFormat format = codec.format;
     for (const int vocab : {33, 999, 20001}) {
       const int hidden = vocab == 999 ? 334 : vocab == 33 ? 64 : 128;
       for (const int tokens : {1, 2, 16, 31}) {
