@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "base/error.h"
 #include "forced/score_kernels.h"
 

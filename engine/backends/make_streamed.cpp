@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "engine/streamed/cpu_streamed.h"
 #ifdef TARE_WITH_CUDA
+#include "engine/streamed/cuda/cuda_head_product.h"
 #include "engine/streamed/cuda/cuda_streamed.h"
 #endif
 
@@ -38,6 +39,15 @@ std::unique_ptr<StreamedBackend> make_streamed(const Checkpoint& checkpoint, con
   (void)is_cuda(options);
 #endif
   return make_cpu_streamed(checkpoint, shape, options.threads, options.activation_bytes);
+}
+
+std::unique_ptr<HeadProduct> make_head_product(const Checkpoint& checkpoint, int device) {
+#ifdef TARE_WITH_CUDA
+  return make_cuda_head_product(checkpoint, device);
+#else
+  (void)is_cuda({.backend = "cuda"});
+  throw internal_error(checkpoint.config().tie_word_embeddings ? "a tied head on no GPU" : "a head on no GPU");
+#endif
 }
 
 }  // namespace tare::engine

@@ -1,10 +1,11 @@
-// The streamed reference on whichever backend this program was built with.
+// The streamed reference, and the head of scores on a GPU, on whichever backend this program was built with.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "engine/streamed/head_product.h"
 #include "engine/streamed/streamed_backend.h"
 
 namespace tare::engine {
@@ -23,5 +24,9 @@ struct StreamedOptions {
 // The same errors. The checkpoint must outlive the backend.
 [[nodiscard]] std::unique_ptr<StreamedBackend> make_streamed(const Checkpoint& checkpoint, const StreamedShape& shape,
                                                              const StreamedOptions& options);
+
+// The exact head of scores on a GPU. Throws Error (input) when it is not BF16, Error (environment) where there is no
+// GPU or no room.
+[[nodiscard]] std::unique_ptr<HeadProduct> make_head_product(const Checkpoint& checkpoint, int device);
 
 }  // namespace tare::engine

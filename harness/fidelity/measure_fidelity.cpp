@@ -16,6 +16,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "engine/backends/make_backend.h"
+#include "engine/backends/make_streamed.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "forced/exact_head.h"
@@ -59,7 +60,7 @@ struct WalkKind {
 class ArmWalks {
  public:
   ArmWalks(const engine::Reference& reference, const FidelityArm& arm, const FidelitySettings& settings,
-           const forced::ExactHead* exact_head, ThreadPool& pool)
+           const engine::HeadProduct* exact_head, ThreadPool& pool)
       : reference_(reference), arm_(arm), exact_head_(exact_head), pool_(pool), bits_(own_bits(arm.options)) {
     checkpoint_ = engine::open_checkpoint(settings.model);
     backend_ = profiles::with_nvtx_ranges(engine::make_backend(*checkpoint_, arm.options));
@@ -112,7 +113,7 @@ class ArmWalks {
  private:
   const engine::Reference& reference_;
   const FidelityArm& arm_;
-  const forced::ExactHead* exact_head_;
+  const engine::HeadProduct* exact_head_;
   ThreadPool& pool_;
   int bits_;
   std::unique_ptr<engine::Checkpoint> checkpoint_;
@@ -222,7 +223,7 @@ struct Walk {
 // Walks in order, `jobs` at a time, each with an engine of its own.
 class WalkQueue {
  public:
-  WalkQueue(const engine::Reference& reference, const FidelitySettings& settings, const forced::ExactHead* exact_head,
+  WalkQueue(const engine::Reference& reference, const FidelitySettings& settings, const engine::HeadProduct* exact_head,
             std::vector<Walk> walks, const FidelityProgress& progress, const FidelityArmDone& arm_done)
       : reference_(reference),
         settings_(settings),
@@ -245,7 +246,7 @@ class WalkQueue {
  private:
   const engine::Reference& reference_;
   const FidelitySettings& settings_;
-  const forced::ExactHead* exact_head_;
+  const engine::HeadProduct* exact_head_;
   const FidelityProgress& progress_;
   const FidelityArmDone& arm_done_;
   std::mutex mutex_;         // of all below, but for what is in a walk that one thread has taken
@@ -381,6 +382,18 @@ void check_learned(const engine::Reference& reference, const std::filesystem::pa
   forced::refuse_overlaps(windows, seen, texts.string());
 }
 
+namespace {
+
+// One head for all arms, where the baseline computes.
+std::unique_ptr<engine::HeadProduct> make_exact_head(const engine::Checkpoint& checkpoint,
+                                                     const engine::EngineOptions& baseline) {
+  if (baseline.backend == engine::BackendKind::kCuda)
+    return engine::make_head_product(checkpoint, static_cast<int>(baseline.cuda.device));
+  return std::make_unique<forced::ExactHead>(checkpoint);
+}
+
+}  // namespace
+
 FidelityMeasurement measure_fidelity(const engine::Reference& reference, const FidelitySettings& settings,
                                      const FidelityProgress& progress, const FidelityArmDone& arm_done) {
   std::vector<WalkKind> kinds;
@@ -390,13 +403,12 @@ FidelityMeasurement measure_fidelity(const engine::Reference& reference, const F
   if (settings.jobs < 1) throw input_error("--jobs", "must be at least 1");
   const std::unique_ptr<engine::Checkpoint> head_checkpoint =
       engine::open_checkpoint(settings.reference_model.empty() ? settings.model : settings.reference_model);
-  std::optional<forced::ExactHead> exact_head;
-  if (!settings.round_nodes.empty()) exact_head.emplace(*head_checkpoint);
+  const std::unique_ptr<engine::HeadProduct> exact_head =
+      settings.round_nodes.empty() ? nullptr : make_exact_head(*head_checkpoint, settings.arms.front().options);
   std::vector<Walk> walks;
   for (const FidelityArm& arm : settings.arms)
     for (const WalkKind& kind : kinds) walks.push_back({&arm, kind, {}, {}, false});
-  return WalkQueue(reference, settings, exact_head ? &*exact_head : nullptr, std::move(walks), progress, arm_done)
-      .run();
+  return WalkQueue(reference, settings, exact_head.get(), std::move(walks), progress, arm_done).run();
 }
 
 }  // namespace tare::harness
