@@ -145,10 +145,13 @@ TEST_F(MtpDrafterHopper, FastDraftsAreTheCpusButForNearTies) {
 
 // Real head sizes on tensor cores, against FP32 activations, in the formats of rounds.
 TEST_F(MtpDrafterHopper, FastArithmeticIsNearTheExact) {
-  for (const WeightFormat format : {WeightFormat::kQ4, WeightFormat::kBF16}) {
+  for (const auto& [format, scales] :
+       {WeightCodec{WeightFormat::kQ4}, WeightCodec{WeightFormat::kBF16},
+        WeightCodec{WeightFormat::kQ5, ScaleFormat::kE4M3}, WeightCodec{WeightFormat::kNVFP4, ScaleFormat::kE4M3}}) {
     EngineOptions fast = options_of(BackendKind::kCuda, ActivationFormat::kBF16);
     EngineOptions exact = options_of(BackendKind::kCuda, ActivationFormat::kFP32);
     fast.weights.format = exact.weights.format = format;
+    fast.weights.scales = exact.weights.scales = scales;
     const Comparison total = against(*open_cuda(kNarrow, exact), *open_cuda(kNarrow, fast));
     EXPECT_LT(total.margin, 0.1) << to_text(format);
     EXPECT_LT(total.difference, 0.1) << to_text(format);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "engine/backend/tensor_class.h"
 #include "engine/cuda/cuda_backend.h"
+#include "engine/cuda/drafter/mtp_weights.h"
 #include "engine/cuda/product/product.h"
 #include "engine/cuda/weights/load_projection.h"
 #include "engine/quantize/quantise_checkpoint.h"
@@ -93,6 +94,26 @@ TEST_F(StoredCodesOnGpu, AreTheBytesOfQuantisingAtLoad) {
         ++matrices;
       });
       EXPECT_GE(matrices, 4 * 4 + 1);
+    }
+  }
+}
+
+// The MTP head's weights are a drafter's, and stored with the model's.
+TEST_F(StoredCodesOnGpu, OfTheMtpHeadToo) {
+  const auto original = open_checkpoint((source_folder() / "models/embedded").string());
+  for (const EngineOptions& options : variants()) {
+    const auto stored = write(*original, options);
+    const CudaMtpWeights a = load_mtp_weights(*stored, with_stored_weights(EngineOptions{}, *stored));
+    const CudaMtpWeights b = load_mtp_weights(*original, options);
+    const std::pair<const CudaProjection*, const CudaProjection*> pairs[] = {{&a.fc, &b.fc},
+                                                                             {&a.attention.qkv, &b.attention.qkv},
+                                                                             {&a.attention.out, &b.attention.out},
+                                                                             {&a.gate_up, &b.gate_up},
+                                                                             {&a.down, &b.down}};
+    for (const auto& [from_codes, from_weights] : pairs) {
+      EXPECT_NE(from_codes->matrix.format, WeightFormat::kBF16);
+      EXPECT_TRUE(same_bytes(read_bytes(from_codes->memory), read_bytes(from_weights->memory)))
+          << from_codes->names.front() << " " << stored_format(from_codes->matrix);
     }
   }
 }
