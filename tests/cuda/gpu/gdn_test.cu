@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tests/cuda/gpu/gdn_layer.h"
+#include "tests/cuda/gpu/sanitized.h"
 
 namespace tare::engine::test {
 namespace {
@@ -90,7 +91,8 @@ TEST_P(GdnForms, CommitsOfAnyCountGoOnFromTheAcceptedTokens) {
   Philox random(3, 4);
   int pending = 0;
   std::uint64_t position = 0;
-  for (int round = 0; round < 50; ++round) {
+  const int rounds = amount("rounds", 50, 12);
+  for (int round = 0; round < rounds; ++round) {
     const auto tokens = static_cast<int>(1 + random.below(32));
     const int most = std::min(tokens, round % 5);
     const int accepted = round % 5 == 4 ? tokens : most;

@@ -13,6 +13,7 @@
 #include "engine/streamed/cuda/streamed_kernels.h"
 #include "engine/streamed/window_scores.h"
 #include "tests/cuda/gpu/gpu_test.h"
+#include "tests/cuda/gpu/sanitized.h"
 #include "tests/engine/cpu_fixture.h"
 #include "tests/engine/scratch_directory.h"
 #include "tests/engine/streamed_fixture.h"
@@ -55,6 +56,7 @@ TEST_F(CudaStreamedModel, LogitsEqualTransformers) {
        {Case{"hybrid-small", "golden-97.safetensors", 4e-4}, Case{"hybrid-small", "golden-261.safetensors", 4e-4},
         Case{"hybrid-headdim256", "golden-97.safetensors", 3e-5},
         Case{"hybrid-headdim256", "golden-261.safetensors", 3e-5}}) {
+    if (sanitized() && std::string(test.golden) == "golden-261.safetensors") continue;  // the same kernels as 97
     const auto checkpoint = open_checkpoint(fixture(test.model).string());
     const Golden golden(fixture(test.model) / test.golden);
     const double difference = max_difference(logits_of(*checkpoint, golden.tokens, true), golden.floats("logits"));
@@ -65,7 +67,7 @@ TEST_F(CudaStreamedModel, LogitsEqualTransformers) {
 
 TEST_F(CudaStreamedModel, EqualsTheCpuOnTheEmbeddedModel) {
   const auto checkpoint = open_checkpoint(embedded());
-  for (const std::int64_t length : {1, 63, 65, 700}) {
+  for (const std::int64_t length : some<std::int64_t>("lengths", {1, 700, 63, 65}, 2)) {
     const std::vector<StreamedWindow> windows = random_windows(1, length, checkpoint->config().vocab_size);
     const std::vector<float> cpu = logits_of(*checkpoint, windows[0].tokens, false);
     const std::vector<float> gpu = logits_of(*checkpoint, windows[0].tokens, true);
@@ -102,8 +104,8 @@ TEST_F(CudaStreamedModel, SyntheticWeightsAreTheCpus) {
 TEST_F(CudaStreamedModel, StoppedOrSpilledItEndsWithTheSameBytes) {
   const ScratchDirectory scratch;
   const auto checkpoint = open_checkpoint(fixture("hybrid-small").string());
-  // More than a batch: 300 windows of 65 tokens.
-  const std::vector<StreamedWindow> windows = random_windows(300, 65, checkpoint->config().vocab_size);
+  // More than a batch of 4,096 tokens.
+  const std::vector<StreamedWindow> windows = random_windows(amount<std::int64_t>("windows", 300, 70), 65, checkpoint->config().vocab_size);
   const auto go = [&](const char* name, std::uint64_t activation_bytes, std::optional<std::int64_t> stop) {
     const auto backend =
         make_cuda_streamed(*checkpoint, check_windows(windows, checkpoint->config()), 0, activation_bytes);

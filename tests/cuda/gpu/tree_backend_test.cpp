@@ -116,6 +116,7 @@ TEST_P(CudaTrees, EveryNodeHasTheLogitsOfItsPathAlone) {
   const auto vocab = static_cast<std::size_t>(backend->config().vocab_size);
   Philox random(31);
   const std::size_t shortest = amount<std::size_t>("the shortest prompt of 20 and 123", 20, 123);
+  const int apart = amount("nodes of a tree of 16 between two", 3, 8);
   const int fewest = amount("the smallest tree of 2, 5 and 16", 2, kNodes);
   for (const std::size_t prompt : {std::size_t{20}, std::size_t{123}}) {
     if (prompt < shortest) continue;
@@ -131,7 +132,7 @@ TEST_P(CudaTrees, EveryNodeHasTheLogitsOfItsPathAlone) {
           const auto row = std::span(logits).subspan(static_cast<std::size_t>(node) * vocab, vocab);
           ASSERT_EQ(output.best[static_cast<std::size_t>(node)], greedy(row));
         }
-        for (int node = nodes - 1; node >= 0; node -= nodes > 5 ? 3 : 1) {
+        for (int node = nodes - 1; node >= 0; node -= nodes > 5 ? apart : 1) {
           const std::vector<std::int32_t> path = tree.path_to(node);
           const std::vector<float> alone = logits_of(*backend, TokenTree::chain(tokens_at(tree, path)));
           expect_same(std::span(logits).subspan(static_cast<std::size_t>(node) * vocab, vocab),
@@ -163,7 +164,7 @@ TEST_P(CudaTrees, CommittedPathsGoOnAsThePlainSequence) {
     text.insert(text.end(), tokens.begin(), tokens.end());
   };
   const int widest = GetParam().rollback == Rollback::kSnapshot ? kNodes : kMostRoundTokens;
-  const int rounds = amount("rounds", 30, 6);
+  const int rounds = amount("rounds", 30, 4);
   for (int round = 0; round < rounds; ++round) {
     const auto nodes = static_cast<int>(1 + random.below(kNodes));
     const TokenTree tree = random_tree(kTreeKinds[static_cast<std::size_t>(round) % 5], nodes, vocab, random);
