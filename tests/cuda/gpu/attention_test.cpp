@@ -57,7 +57,8 @@ TEST_F(Attention, RoundsOfEveryWidthEqualTheOracle) {
   for (const CacheFormat format : kFormats) {
     AttentionCase a_case(kNarrow27b, format, format, 400);
     for (const int tokens : kTokenCounts) {
-      for (const int frontier : some("frontiers", {1, 63, 64, 127, 128, 300, 0, 129}, 2)) expect_round(a_case, frontier, tokens);
+      for (const int frontier : some("frontiers", {1, 63, 64, 127, 128, 300, 0, 129}, 2))
+        expect_round(a_case, frontier, tokens);
     }
   }
 }
@@ -102,7 +103,8 @@ TEST_F(Attention, OtherModelsShapes) {
 TEST_F(Attention, PrefillOfAnyLengthEqualsTheOracle) {
   for (const CacheFormat format : kFormats) {
     AttentionCase narrow(kNarrow27b, format, format, 400);
-    for (const int tokens : some("lengths", {1, 2, 15, 16, 17, 63, 64, 128, 300, 65}, 1)) expect_prefill(narrow, 0, tokens);
+    for (const int tokens : some("lengths", {1, 2, 15, 16, 17, 63, 64, 128, 300, 65}, 1))
+      expect_prefill(narrow, 0, tokens);
     for (const int frontier : some("frontiers", {1, 63, 64, 65, 100}, 1)) expect_prefill(narrow, frontier, 77);
     AttentionCase whole(k27b, format, format, 4300);
     expect_prefill(whole, 4097, 100);

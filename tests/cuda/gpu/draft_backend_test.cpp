@@ -304,7 +304,7 @@ Written drafted_text(Backend& backend, std::span<const std::int32_t> prompt, std
 // Trees of 16 nodes, and the chain among them, write the text of plain decoding, in fewer rounds.
 TEST_F(DraftBackendHopper, DraftsWriteTheGreedyText) {
   const auto backend = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, ActivationFormat::kBF16));
-  const std::size_t count = amount<std::size_t>("tokens", 160, 18);
+  const std::size_t count = amount<std::size_t>("tokens", 160, 12);
   const std::uint64_t prompts = amount("prompts", 4, 1);
   constexpr std::int64_t kNodes = 16;
   struct Way {

@@ -105,7 +105,8 @@ TEST_F(CudaStreamedModel, StoppedOrSpilledItEndsWithTheSameBytes) {
   const ScratchDirectory scratch;
   const auto checkpoint = open_checkpoint(fixture("hybrid-small").string());
   // More than a batch of 4,096 tokens.
-  const std::vector<StreamedWindow> windows = random_windows(amount<std::int64_t>("windows", 300, 70), 65, checkpoint->config().vocab_size);
+  const std::vector<StreamedWindow> windows =
+      random_windows(amount<std::int64_t>("windows", 300, 70), 65, checkpoint->config().vocab_size);
   const auto go = [&](const char* name, std::uint64_t activation_bytes, std::optional<std::int64_t> stop) {
     const auto backend =
         make_cuda_streamed(*checkpoint, check_windows(windows, checkpoint->config()), 0, activation_bytes);
