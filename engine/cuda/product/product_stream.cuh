@@ -13,9 +13,9 @@
 // round runs. Operand blocks come after the wait. Started before the preceding products end, a block thus fills its
 // ring while they compute, and DRAM stays busy across the boundary.
 //
-// With two warps a scheduler it is latency that costs: the products of both units of a pair are interleaved, so that
-// eight chains of matrix instructions are on their way at N = 16, and the next stage's codes are loaded while the last
-// of them run.
+// With two to four warps a scheduler it is latency that costs: four chains of matrix instructions are on their way (two
+// tiles of both units of a pair at N = 8, of one unit by two groups of tokens at N = 16), and the next stage's codes
+// are loaded while the last of them run.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -53,7 +53,10 @@ struct StreamShape {
 };
 [[nodiscard]] constexpr StreamShape stream_shape(WeightCodec codec, int tokens) {
   StreamShape shape;
-  for (shape.units = tokens > 16 ? 1 : 2; shape.units > 0; --shape.units) {  // 32 tokens' sums of a pair are too many
+  // Up to eight tokens the products of a pair's units are on their way together. Beyond, one unit has as many chains,
+  // its sums leave no room for the other's, and stages of half the size begin and end a launch sooner (16 tokens: 4 %
+  // of a round).
+  for (shape.units = tokens > 8 ? 1 : 2; shape.units > 0; --shape.units) {
     shape.stage_bytes = shape.units * (unit_bytes(codec) + operand_block_bytes(tokens));
     shape.stages = (kStreamSharedBytes - beside_ring_bytes(codec)) / (shape.stage_bytes + kBarrierBytes);
     if (shape.stages >= kFewStages || shape.units == 1) break;
@@ -148,7 +151,7 @@ class Stream {
     clear_totals();
     ask_row_scales(0);
     ptx::barrier_wait(full(0), 0);
-    load_first(stage(0), 0);
+    load_first(stage(0));
     int fragment_end = min(row_block_stages_ - place_in_row_block(0), count_);
     for (int index = 0;; ++index) {
       multiply_stage(index);
@@ -165,8 +168,6 @@ class Stream {
 
  private:
   static constexpr int kSteps = 4;
-  // Units whose products are on their way together: four chains of matrix instructions hide each other's latency.
-  static constexpr int kAtOnce = kTokens == 8 ? kUnits : 1;
 
   [[nodiscard]] __device__ __forceinline__ std::uint32_t stage(int index) const {
     return shared_ + static_cast<std::uint32_t>(index) * kStageBytes;
@@ -204,22 +205,22 @@ class Stream {
     while (duty_place_ >= row_block_stages_) duty_place_ -= row_block_stages_;
   }
 
-  // What the products of kAtOnce units from `first` on begin with; the rest is loaded while they run.
-  __device__ __forceinline__ void load_first(std::uint32_t stage_address, int first) {
+  // What a stage's products begin with; the rest is loaded while they run.
+  __device__ __forceinline__ void load_first(std::uint32_t stage_address) {
 #pragma unroll
-    for (int unit = 0; unit < kAtOnce; ++unit) {
-      const std::uint32_t tiles = stage_address + (first + unit) * kUnitBytes + tiles_;
+    for (int unit = 0; unit < kUnits; ++unit) {
+      const std::uint32_t tiles = stage_address + unit * kUnitBytes + tiles_;
 #pragma unroll
       for (int tile = 0; tile < kWarpTiles; ++tile) {
         codes_[unit][tile] = Format::load(tiles + tile * kTileBytes, static_cast<int>(tile_thread_));
       }
       if constexpr (kBlockScales) {
-        const uint4 scales = ptx::load_shared_16(stage_address + scales_ + (first + unit) * kUnitBytes);
+        const uint4 scales = ptx::load_shared_16(stage_address + scales_ + unit * kUnitBytes);
         codes_[unit][0].scales = {scales.x, scales.y}, codes_[unit][1].scales = {scales.z, scales.w};
       }
-      b_[unit].load(stage_address + operand_row_ + (first + unit) * kBlockBytes, 0);
+      b_[unit].load(stage_address + operand_row_ + unit * kBlockBytes, 0);
       if constexpr (Format::kGroupBias != 0.0F) {
-        group_sums_[unit].load(stage_address + group_sum_place_ + (first + unit) * kBlockBytes);
+        group_sums_[unit].load(stage_address + group_sum_place_ + unit * kBlockBytes);
       }
     }
   }
@@ -228,38 +229,28 @@ class Stream {
     const std::uint32_t stage_address = stage(place_.stage);
     RingPlace<kStages> next = place_;
     next.advance();
-    bool next_landed = false;
+    LaneScales<Format::kScales> scales[kUnits];
+    float sums[kUnits][kWarpTiles][kTokens / 2];
 #pragma unroll
-    for (int first = 0; first < kUnits; first += kAtOnce) {
-      LaneScales<Format::kScales> scales[kAtOnce];
-      float sums[kAtOnce][kWarpTiles][kTokens / 2];
-#pragma unroll
-      for (int unit = 0; unit < kAtOnce; ++unit) {
-        if constexpr (Format::kScaled) {
-#pragma unroll
-          for (int tile = 0; tile < kWarpTiles; ++tile)
-            start_sums<Format, kTokens>(sums[unit][tile], group_sums_[unit]);
-          if constexpr (!kBlockScales) scales[unit].load(stage_address + scales_ + (first + unit) * kUnitBytes);
-        }
-      }
-      const bool last = first + kAtOnce == kUnits;
-      if (last) next_landed = ptx::barrier_ended(full(next.stage), next.parity);
-      multiply_units(stage_address, first, sums);
-      if (last) {
-        hand_over(index, next, next_landed, last_loaded(scales[kAtOnce - 1]));
-      } else {
-        load_first(stage_address, first + kAtOnce);
-      }
+    for (int unit = 0; unit < kUnits; ++unit) {
       if constexpr (Format::kScaled) {
 #pragma unroll
-        for (int unit = 0; unit < kAtOnce; ++unit) {
-          if constexpr (kBlockScales) {
-            add_unit<kTokens>(totals_[0], sums[unit][0]);
-            add_unit<kTokens>(totals_[1], sums[unit][1]);
-          } else {
-            add_group<kTokens>(totals_[0], sums[unit][0], scales[unit].of(0));
-            add_group<kTokens>(totals_[1], sums[unit][1], scales[unit].of(1));
-          }
+        for (int tile = 0; tile < kWarpTiles; ++tile) start_sums<Format, kTokens>(sums[unit][tile], group_sums_[unit]);
+        if constexpr (!kBlockScales) scales[unit].load(stage_address + scales_ + unit * kUnitBytes);
+      }
+    }
+    const bool next_landed = ptx::barrier_ended(full(next.stage), next.parity);
+    multiply_units(stage_address, sums);
+    hand_over(index, next, next_landed, last_loaded(scales[kUnits - 1]));
+    if constexpr (Format::kScaled) {
+#pragma unroll
+      for (int unit = 0; unit < kUnits; ++unit) {
+        if constexpr (kBlockScales) {
+          add_unit<kTokens>(totals_[0], sums[unit][0]);
+          add_unit<kTokens>(totals_[1], sums[unit][1]);
+        } else {
+          add_group<kTokens>(totals_[0], sums[unit][0], scales[unit].of(0));
+          add_group<kTokens>(totals_[1], sums[unit][1], scales[unit].of(1));
         }
       }
     }
@@ -267,14 +258,14 @@ class Stream {
   // Of a stage. That the scales are there too is said so that ptxas does not wait for them where the next stage's loads
   // already count on the same scoreboard.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t last_loaded(const LaneScales<Format::kScales>& scales) const {
-    return Format::kScaled && !kBlockScales ? b_[kAtOnce - 1].last() | scales.last() : b_[kAtOnce - 1].last();
+    return Format::kScaled && !kBlockScales ? b_[kUnits - 1].last() | scales.last() : b_[kUnits - 1].last();
   }
   static_assert(kWarpTiles == 2, "a lane's scales are those of two tiles");
 
   // Operand A of the next tile is unpacked while the matrix unit has the one before.
-  __device__ __forceinline__ void multiply_units(std::uint32_t stage_address, int first,
-                                                 float (&sums)[kAtOnce][kWarpTiles][kTokens / 2]) {
-    constexpr int kChains = kAtOnce * kWarpTiles;
+  __device__ __forceinline__ void multiply_units(std::uint32_t stage_address,
+                                                 float (&sums)[kUnits][kWarpTiles][kTokens / 2]) {
+    constexpr int kChains = kUnits * kWarpTiles;
     std::uint32_t a[2][4];
     Format::unpack(codes_[0][0], 0, a[0]);
 #pragma unroll
@@ -292,7 +283,7 @@ class Stream {
         multiply<Format::kBFloat16>(d + 4 * j, a[turn % 2], b_[unit].b + 2 * j);
       }
       if (tile + 1 == kWarpTiles && step + 1 < kSteps) {
-        b_[unit].load(stage_address + operand_row_ + (first + unit) * kBlockBytes, step + 1);
+        b_[unit].load(stage_address + operand_row_ + unit * kBlockBytes, step + 1);
       }
     }
   }
@@ -305,7 +296,7 @@ class Stream {
     refill(index);
     place_ = next;
     if (!next_landed && index + 1 < count_) ptx::barrier_wait(full(next.stage), next.parity);
-    load_first(stage(next.stage), 0);
+    load_first(stage(next.stage));
   }
 
   [[nodiscard]] __device__ __forceinline__ RowScales row_scales() const {
@@ -374,9 +365,9 @@ class Stream {
   int duty_place_;  // in its row block, of the stage to ask for then
   RingPlace<kStages> place_;
   float totals_[kWarpTiles][kTokens / 2];
-  OperandStep<kTokens> b_[kAtOnce];
-  GroupSums<kTokens> group_sums_[kAtOnce];
-  typename Format::Codes codes_[kAtOnce][kWarpTiles];
+  OperandStep<kTokens> b_[kUnits];
+  GroupSums<kTokens> group_sums_[kUnits];
+  typename Format::Codes codes_[kUnits][kWarpTiles];
 };
 
 template <class Format, int kTokens, int kStages>
