@@ -47,16 +47,21 @@ TEST_F(Calibrate, RealExperimentsFindWhatWasInjected) {
   Json experiment = small_experiment();
   experiment["schedule"] = {{"granularity", "prompt"}, {"blocks", 6}, {"seed", 1}, {"warmup", true}};
   const Finished result =
-      run({tare(), "calibrate", write(experiment), "--ladder", "0,50", "--repeat", "1", "--out", "ladder", "--json"},
+      run({tare(), "calibrate", write(experiment), "--ladder", "0,90", "--repeat", "1", "--out", "ladder", "--json"},
           folder_);
   ASSERT_EQ(result.code, 0) << result.err;
   const Json rungs = Json::parse(result.out)["rungs"];
   ASSERT_EQ(rungs.size(), 2U);
   EXPECT_EQ(rungs[0]["counted"], 1);
   EXPECT_EQ(rungs[0]["experiments"][0]["truth_percent"], 0);
-  // Half as long again in every round: two thirds of the speed, and no busy core hides that.
+  // Every round nearly twice as long: half of the speed, which no busy machine hides. (With half as long again one
+  // did: other programs took enough of both cores that the interval held 0.)
   EXPECT_EQ(rungs[1]["difference_shown"], 1);
-  EXPECT_NEAR(rungs[1]["experiments"][0]["truth_percent"].get<double>(), -33.3, 1.5);
+  const double truth =
+      rungs[1]["experiments"][0]
+           ["truth_percent"];  // -47.4 on an idle machine; what was spun, so more where it was interrupted
+  EXPECT_LT(truth, -35);
+  EXPECT_GT(truth, -70);
   EXPECT_NEAR(rungs[1]["recovered"].get<double>(), 1, 0.3);
 }
 
