@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <map>
 
@@ -14,18 +13,12 @@
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/loading_oracle.h"
 #include "tests/cuda/gpu/sanitized.h"
+#include "tests/source_folder.h"
 
 namespace tare::engine::test {
 namespace {
 
 class Loading : public GpuTest {};
-
-// The repository's root: the programs run from it, from their build folder, or from anywhere between.
-std::filesystem::path root() {
-  for (std::filesystem::path at = std::filesystem::current_path(); at != at.parent_path(); at = at.parent_path())
-    if (std::filesystem::exists(at / "models/embedded/config.json")) return at;
-  throw internal_error("the tests must run inside the repository");
-}
 
 // A checkpoint with its tensors changed as they are handed out. Not a SyntheticCheckpoint, whatever is inside: its
 // tensors are uploaded.
@@ -190,8 +183,9 @@ constexpr const char* kUntied =
     "linear_key_heads=2,linear_value_heads=6,linear_key_head_dim=64,linear_value_head_dim=64,tied=0?seed=9";
 
 std::vector<std::string> models() {
-  return {(root() / "tests/fixtures/hybrid-small").string(), (root() / "tests/fixtures/hybrid-headdim256").string(),
-          (root() / "models/embedded").string(), kOddTied, kUntied};
+  return {(source_folder() / "tests/fixtures/hybrid-small").string(),
+          (source_folder() / "tests/fixtures/hybrid-headdim256").string(),
+          (source_folder() / "models/embedded").string(), kOddTied, kUntied};
 }
 
 TEST_F(Loading, EveryByteIsTheHostsInEveryFormat) {
