@@ -1,7 +1,7 @@
 // How much the GPU tests do where compute-sanitizer watches every access, a hundred times slower: with TARE_SANITIZED
-// set (scripts/sanitize sets it) they make fewer tokens, rounds, prompts, places or repeats of the same kernels, and say
-// so. What kernels run, in which formats and shapes, is never less; what needs the whole amount (times, floors of an
-// average) is not judged.
+// set (scripts/sanitize sets it) they make fewer tokens, rounds, prompts, places or repeats of the same kernels, and
+// say so. What kernels run, in which formats and shapes, is never less; what needs the whole amount (times, floors of
+// an average) is not judged.
 #pragma once
 
 #include <gtest/gtest.h>
