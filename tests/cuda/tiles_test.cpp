@@ -13,22 +13,10 @@
 #include "base/philox.h"
 #include "engine/cuda/product/product.h"
 #include "engine/formats/weight_groups.h"
+#include "tests/cuda/weight_codecs.h"
 
 namespace tare::engine {
 namespace {
-
-constexpr WeightCodec kCodecs[] = {{WeightFormat::kBF16},
-                                   {WeightFormat::kQ8},
-                                   {WeightFormat::kQ5},
-                                   {WeightFormat::kQ4},
-                                   {WeightFormat::kQ3},
-                                   {WeightFormat::kFP8},
-                                   {WeightFormat::kQ8, ScaleFormat::kE4M3},
-                                   {WeightFormat::kQ5, ScaleFormat::kE4M3},
-                                   {WeightFormat::kQ4, ScaleFormat::kE4M3},
-                                   {WeightFormat::kQ3, ScaleFormat::kE4M3},
-                                   {WeightFormat::kFP8, ScaleFormat::kE4M3},
-                                   {WeightFormat::kNVFP4, ScaleFormat::kE4M3}};
 
 struct TestMatrix {
   std::vector<std::uint16_t> fields;
@@ -153,7 +141,7 @@ std::array<int, 2> fragment_place(int thread, int r, int h) {
 }
 
 TEST(Tiles, EveryThreadFindsItsFragmentsWhereItUnpacksThem) {
-  for (const WeightCodec codec : kCodecs) {
+  for (const WeightCodec codec : test::kAllCodecs) {
     const WeightFormat format = codec.format;
     const TestMatrix test = random_matrix(codec, 512, 128);
     const std::vector<std::byte> packed = pack_tiles(test.matrix);
@@ -182,7 +170,7 @@ TEST(Tiles, EveryThreadFindsItsFragmentsWhereItUnpacksThem) {
 
 // Rows g and g + 8 of its warp in each of the four tiles: 16 bytes of FP16, 8 of E4M3.
 TEST(Tiles, EveryThreadFindsTheScalesOfItsRowsInOneRun) {
-  for (const WeightCodec codec : kCodecs) {
+  for (const WeightCodec codec : test::kAllCodecs) {
     if (!has_scales(codec.format) || codec.format == WeightFormat::kNVFP4) continue;
     const TestMatrix test = random_matrix(codec, 256, 64);
     const std::vector<std::byte> unit = pack_tiles(test.matrix);
@@ -217,7 +205,7 @@ TEST(Tiles, EveryThreadFindsTheScalesOfItsBlocksInOneRun) {
 }
 
 TEST(Tiles, EveryBitOfAUnitHasOneWeight) {
-  for (const WeightCodec codec : kCodecs) {
+  for (const WeightCodec codec : test::kAllCodecs) {
     const WeightFormat format = codec.format;
     std::set<int> bits;
     for (int row = 0; row < kUnitRows; ++row) {
@@ -248,7 +236,7 @@ TEST(Tiles, EveryBitOfAUnitHasOneWeight) {
 
 TEST(Tiles, WeightsAreReadBackFromWhereTheyWerePackedAndPaddingIsZeroWeights) {
   constexpr std::array<std::array<int, 2>, 5> kShapes{{{1, 64}, {3, 40}, {70, 100}, {300, 130}, {256, 192}}};
-  for (const WeightCodec codec : kCodecs) {
+  for (const WeightCodec codec : test::kAllCodecs) {
     const WeightFormat format = codec.format;
     const int blocks = row_scales_a_unit(format);
     for (const auto& [rows, columns] : kShapes) {

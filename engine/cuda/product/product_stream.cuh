@@ -3,7 +3,7 @@
 // sums in planes (tile_plan.h).
 //
 //   thread block = eight warps. Warp w has 16 rows of two of the four tiles of every unit.
-//   stage        = units of one row block, a pair where that is small, and their operand blocks.
+//   stage        = a unit, at N = 8 a pair where that is small, of one row block, and its operand blocks.
 //                  full: 1 arrival and the bytes of the copies; empty: 1 arrival a warp
 //
 // There is no producer warp: the warps take turns, and after its part of stage i a warp asks for what goes where stage

@@ -16,21 +16,10 @@
 #include "engine/formats/absmax.h"
 #include "engine/formats/float_formats.h"
 #include "engine/formats/weight_codes.h"
+#include "tests/cuda/weight_codecs.h"
 
 namespace tare::engine::test {
 
-constexpr WeightCodec kAllCodecs[] = {{WeightFormat::kBF16},
-                                      {WeightFormat::kQ8},
-                                      {WeightFormat::kQ5},
-                                      {WeightFormat::kQ4},
-                                      {WeightFormat::kQ3},
-                                      {WeightFormat::kFP8},
-                                      {WeightFormat::kQ8, ScaleFormat::kE4M3},
-                                      {WeightFormat::kQ5, ScaleFormat::kE4M3},
-                                      {WeightFormat::kQ4, ScaleFormat::kE4M3},
-                                      {WeightFormat::kQ3, ScaleFormat::kE4M3},
-                                      {WeightFormat::kFP8, ScaleFormat::kE4M3},
-                                      {WeightFormat::kNVFP4, ScaleFormat::kE4M3}};
 inline std::string to_text(WeightCodec codec) {
   return engine::to_text(codec.format) + (has_tensor_scale(codec) ? " e4m3" : "");
 }
