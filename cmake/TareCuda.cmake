@@ -38,13 +38,29 @@ function(tare_cuda_flags name architectures)
   set_target_properties(${name} PROPERTIES CUDA_STANDARD 20 CUDA_RUNTIME_LIBRARY Static)
 endfunction()
 
-# tare_cuda_library(NAME SOURCES ... PUBLIC libs ... PRIVATE libs ...): tare_library with CUDA sources.
+# Architectures for kernels that no other device than Hopper is given: its own alone, which halves the time they take to
+# compile; where none is built for, any one, for which they are empty.
+set(TARE_HOPPER_ARCHITECTURES ${TARE_CUDA_ARCHITECTURES})
+list(FILTER TARE_HOPPER_ARCHITECTURES INCLUDE REGEX "^90")
+if(NOT TARE_HOPPER_ARCHITECTURES)
+  list(GET TARE_CUDA_ARCHITECTURES 0 TARE_HOPPER_ARCHITECTURES)
+endif()
+
+# tare_cuda_library(NAME SOURCES ... HOPPER ... PUBLIC libs ... PRIVATE libs ...): tare_library with CUDA sources. HOPPER: those
+# whose kernels are launched on compute capability 9.0 alone, which the code that launches them has to see to.
 function(tare_cuda_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;HOPPER;PUBLIC;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   tare_cuda_flags(${name} "${TARE_CUDA_ARCHITECTURES}")
+  if(ARG_HOPPER)
+    add_library(${name}_hopper OBJECT ${ARG_HOPPER})
+    target_include_directories(${name}_hopper PRIVATE ${CMAKE_SOURCE_DIR})
+    target_link_libraries(${name}_hopper PRIVATE ${ARG_PUBLIC} ${ARG_PRIVATE})
+    tare_cuda_flags(${name}_hopper "${TARE_HOPPER_ARCHITECTURES}")
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:${name}_hopper>)
+  endif()
 endfunction()
 
 # tare_cuda_program(NAME ARCHITECTURES ... SOURCES ... LIBS ...): a program that also runs on a GPU host with nothing installed
@@ -58,16 +74,20 @@ function(tare_cuda_program name)
   tare_cuda_flags(${name} "${ARG_ARCHITECTURES}")
 endfunction()
 
-# tare_gpu_test(NAME SOURCES ... LIBS ...): GoogleTest program of tests that need a GPU (label gpu); each skips itself with a
-# message where there is none.
+# tare_gpu_test(NAME [HOPPER] SOURCES ... LIBS ...): GoogleTest program of tests that need a GPU (label gpu); each skips itself
+# with a message where there is none. HOPPER: all of them need compute capability 9.0.
 function(tare_gpu_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "HOPPER" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE TARE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_link_options(${name} PRIVATE -Wl,--as-needed -static-libstdc++ -static-libgcc)
-  tare_cuda_flags(${name} "${TARE_CUDA_ARCHITECTURES}")
+  set(architectures ${TARE_CUDA_ARCHITECTURES})
+  if(ARG_HOPPER)
+    set(architectures ${TARE_HOPPER_ARCHITECTURES})
+  endif()
+  tare_cuda_flags(${name} "${architectures}")
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS gpu)
   set_property(GLOBAL APPEND PROPERTY TARE_GPU_TESTS ${name})
   set_property(GLOBAL APPEND PROPERTY TARE_GPU_TEST_LIBS ${ARG_LIBS})

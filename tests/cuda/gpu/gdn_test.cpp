@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "engine/backend/options.h"
 #include "tests/cuda/gpu/gdn_layer.h"
 #include "tests/cuda/gpu/sanitized.h"
 
