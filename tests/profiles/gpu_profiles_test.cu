@@ -21,6 +21,7 @@
 #include "profiles/timeline/round_table.h"
 #include "profiles/timeline/timeline.h"
 #include "tests/cuda/gpu/gpu_test.h"
+#include "tests/cuda/gpu/sanitized.h"
 #include "tests/source_folder.h"
 
 namespace tare::profiles {
@@ -28,6 +29,7 @@ namespace {
 
 using engine::check_cuda;
 using engine::test::GpuTest;
+using engine::test::sanitized;
 
 constexpr std::size_t kMib = std::size_t{1} << 20;
 
@@ -39,7 +41,14 @@ double peak_bytes_per_s() {
   return 2.0 * clock_khz * 1e3 * bits / 8;
 }
 
-class GpuReadRate : public GpuTest {};
+// Rates are not judged where every access is watched.
+class GpuReadRate : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (sanitized()) GTEST_SKIP() << "a rate, while compute-sanitizer watches";
+  }
+};
 
 // Bytes that were not read would come out above the memory's peak, a lame kernel far below it.
 TEST_F(GpuReadRate, OfMemoryLiesBelowThePeakAndNotFarBelow) {
@@ -147,8 +156,22 @@ class Borrowed final : public KernelCollector {
   KernelCollector* collector_;
 };
 
-class Collector : public GpuTest {};
-class Profile : public engine::test::HopperTest {};
+// compute-sanitizer is a profiler to CUPTI, which serves one at a time.
+constexpr const char* kHeld = "compute-sanitizer holds CUPTI";
+class Collector : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (sanitized()) GTEST_SKIP() << kHeld;
+  }
+};
+class Profile : public engine::test::HopperTest {
+ protected:
+  void SetUp() override {
+    HopperTest::SetUp();
+    if (sanitized()) GTEST_SKIP() << kHeld;
+  }
+};
 
 // The graph that was made before the collector must be seen as
 // well as the one made after it, for profiles time first and collect then.

@@ -7,6 +7,7 @@
 #include "engine/streamed/cuda/cuda_head_product.h"
 #include "forced/exact_head.h"
 #include "tests/cuda/gpu/gpu_test.h"
+#include "tests/cuda/gpu/sanitized.h"
 #include "tests/source_folder.h"
 
 namespace tare::engine::test {
@@ -72,6 +73,7 @@ double milliseconds_a_position(const HeadProduct& head, ThreadPool& pool, std::i
 
 // What a position costs with the vocabulary and hidden size of the 27B; beside it an eighth of it on the CPU.
 TEST_F(HeadProductOnGpu, TakesAWindowOfTheLargestVocabularyInSeconds) {
+  if (sanitized()) GTEST_SKIP() << "a time, while compute-sanitizer watches";
   const auto model = [](int vocabulary) {
     return open_checkpoint(
         "synthetic:hidden=5120,intermediate=64,layers=1,vocab=" + std::to_string(vocabulary) +
