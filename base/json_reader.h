@@ -12,13 +12,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace tare {
-
-// Keys keep the order in which they were written.
-using Json = nlohmann::ordered_json;
-// Keys sorted: for large machine-written files (a vocabulary of 250,000 names), where Json's lookup would be too slow.
-using SortedJson = nlohmann::json;
 
 enum class JsonComments { kRefused, kAllowed };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/formats/weight_format.h"
 #include "engine/formats/weight_groups.h"
 
 namespace tare::profiles {

@@ -5,8 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "engine/backend/options.h"
+#include "engine/backend/option_words.h"
 #include "engine/backend/weight_inventory.h"
+#include "engine/formats/weight_format.h"
 
 namespace tare::profiles {
 

@@ -8,7 +8,9 @@
 #include <optional>
 #include <utility>
 
+#include "base/json_reader.h"
 #include "base/text.h"
+#include "engine/backend/option_description.h"
 
 namespace tare::engine {
 namespace {

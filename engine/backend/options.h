@@ -1,5 +1,5 @@
 // Every switch an arm can set. One struct; it reads itself from JSON, prints itself, and lists itself
-// (`tare worker --options`). Unknown keys and values are refused with the nearest known name.
+// (option_description.h). Unknown keys and values are refused with the nearest known name.
 #pragma once
 
 #include <cstdint>
@@ -7,26 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_reader.h"
+#include "base/json.h"
+#include "engine/backend/option_words.h"
 #include "engine/formats/state_codec.h"
 #include "engine/formats/weight_format.h"
 
 namespace tare::engine {
-
-enum class BackendKind { kCpu, kCuda };
-enum class ActivationFormat { kAuto, kFP32, kBF16, kQ8 };
-enum class CacheFormat { kFP32, kBF16, kFP8, kInt8, kNVFP4 };
-enum class KeyRotation { kNone, kHadamard };
-enum class GdnForm { kRecurrent, kChunked };
-enum class Rollback { kRing, kSnapshot, kTreeChunk };
-enum class TreeGrowth { kBestFirst, kChainFirst };
-enum class HandicapPlace { kNone, kHost, kKernel };
-enum class PerturbPlace { kNone, kLogits };
-enum class HeadScreen { kNone, kQ4, kQ3 };
-
-// Tensor classes a weight format can be chosen for: projections only. The embedding (a gather), norms, convolution, a/b
-// projections, A_log and dt_bias are never quantised. kDrafter: a block drafter's, by its own layers.
-enum class TensorClass { kAttention, kGdn, kMlp, kHead, kMtp, kDrafter };
 
 struct WeightOverride {
   TensorClass tensors = TensorClass::kMlp;
@@ -133,15 +119,6 @@ void apply_options(EngineOptions& options, const Json& json, const std::string& 
 void apply_option(EngineOptions& options, std::string_view assignment);
 // Every field with its present value, in the form apply_options reads.
 [[nodiscard]] Json to_json(const EngineOptions& options);
-
-struct OptionDescription {
-  std::string path;                // "weights.format"
-  std::string type;                // "word", "integer", "number", "text", "list", "flag"
-  std::vector<std::string> words;  // for type word
-  Json default_value;
-  std::string meaning;
-};
-[[nodiscard]] std::vector<OptionDescription> describe_options();
 
 [[nodiscard]] std::string to_text(BackendKind kind);     // "cpu", "cuda"
 [[nodiscard]] std::string to_text(TensorClass tensors);  // "attention", "gdn", "mlp", "head", "mtp", "drafter"

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 
 namespace tare::engine {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json_reader.h"
+#include "base/json.h"
 
 namespace tare::engine {
 

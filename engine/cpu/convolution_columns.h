@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/backend/options.h"
+#include "engine/backend/option_words.h"
 #include "engine/backend/sequence_checkpoint.h"
 #include "engine/cpu/aligned_buffer.h"
 #include "engine/cpu/kernels.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "base/json_reader.h"
+#include "base/json.h"
 #include "engine/backend/backend.h"
 #include "engine/backend/sequence_checkpoint.h"
 #include "engine/backend/weight_inventory.h"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/backend/options.h"
 
 namespace tare::engine {
 namespace {

@@ -33,7 +33,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "engine/backend/options.h"
+#include "engine/backend/option_words.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/cpu/aligned_buffer.h"
 #include "engine/cpu/gdn_layout.h"

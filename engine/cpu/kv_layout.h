@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/backend/options.h"
+#include "engine/backend/option_words.h"
 #include "engine/cpu/aligned_buffer.h"
 #include "engine/formats/cache_blocks.h"
 

@@ -17,7 +17,6 @@
 #include <span>
 
 #include "base/thread_pool.h"
-#include "engine/backend/options.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/stored_codes.h"
 #include "engine/cpu/aligned_buffer.h"

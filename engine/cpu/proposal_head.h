@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json_reader.h"
+#include "base/json.h"
 #include "engine/backend/launch_record.h"
 #include "engine/backend/weight_inventory.h"
 #include "engine/cpu/model_weights.h"

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/backend/options.h"
 #include "engine/cpu/aligned_buffer.h"
 #include "engine/formats/state_codec.h"
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "engine/backend/sequence_checks.h"
 #include "engine/backend/tensor_class.h"
 #include "engine/cuda/cuda_forward.h"

@@ -7,6 +7,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/json_reader.h"
 
 namespace tare::engine {
 namespace {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 
 namespace tare::engine {

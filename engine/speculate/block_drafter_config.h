@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json_reader.h"
+#include "base/json.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/tensor_plan.h"
 

@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "engine/backend/backend.h"
-#include "engine/backend/options.h"
+#include "engine/backend/option_words.h"
 #include "engine/backend/token_tree.h"
 
 namespace tare::engine {

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "harness/cli/commands.h"
 #include "harness/environment/doctor.h"
 

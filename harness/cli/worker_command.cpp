@@ -6,6 +6,7 @@
 
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "engine/backend/option_description.h"
 #include "engine/backend/options.h"
 #include "harness/cli/commands.h"
 #include "harness/worker/engine_worker.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "harness/environment/cgroup.h"
 #include "harness/environment/proc_text.h"

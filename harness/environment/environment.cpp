@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "harness/environment/cgroup.h"
 #include "harness/environment/proc_text.h"
 #include "harness/environment/processes.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json_reader.h"
+#include "base/json.h"
 #include "harness/environment/gpu.h"
 #include "harness/environment/proc_text.h"
 

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "engine/backend/backend.h"
+#include "engine/backend/option_description.h"
 #include "engine/backend/options.h"
 #include "engine/backends/make_backend.h"
 #include "engine/checkpoint/checkpoint.h"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/backend/options.h"
 #include "engine/backend/rope.h"
 #include "profiles/micro/gpu_bench.h"
 #include "profiles/micro/model_shapes.h"

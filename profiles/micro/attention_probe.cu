@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/options.h"
 #include "engine/backend/rope.h"
 #include "engine/cuda/attention/attention_kernels.h"
 #include "engine/cuda/device/cuda_check.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "engine/backend/options.h"
 #include "engine/cuda/device/cuda_check.h"
 #include "engine/cuda/device/device_buffer.h"
 #include "engine/cuda/product/product.h"

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/backend/options.h"
 #include "profiles/micro/gpu_bench.h"
 #include "profiles/micro/model_shapes.h"
 #include "profiles/micro/random_numbers.h"

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "engine/backend/options.h"
 #include "engine/cuda/device/cuda_check.h"
 #include "engine/cuda/gdn/gdn_pass.h"
 #include "profiles/micro/graph_time.h"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/backend/options.h"
+#include "engine/backend/option_words.h"
 #include "engine/cuda/device/device_buffer.h"
 
 namespace tare::micro {

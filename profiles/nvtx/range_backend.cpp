@@ -1,4 +1,5 @@
 #include "profiles/nvtx/range_backend.h"
+#include "base/json_reader.h"
 
 #include <utility>
 

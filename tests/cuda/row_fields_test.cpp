@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/philox.h"
+#include "engine/backend/options.h"
 #include "engine/formats/weight_groups.h"
 
 namespace tare::engine {

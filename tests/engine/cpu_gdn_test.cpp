@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "engine/backend/options.h"
 #include "engine/backend/rope.h"
 #include "engine/cpu/convolution_columns.h"
 #include "engine/cpu/gdn_cache.h"

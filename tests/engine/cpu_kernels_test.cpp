@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "engine/backend/options.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/kv_layout.h"
 #include "engine/cpu/row_buffer.h"

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/json_reader.h"
 #include "base/philox.h"
 #include "engine/backend/argmax.h"
 #include "engine/backend/backend.h"

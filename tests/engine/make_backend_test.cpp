@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 
 namespace tare::engine {
 namespace {

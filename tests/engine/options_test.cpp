@@ -1,4 +1,7 @@
 #include "engine/backend/options.h"
+#include "base/error.h"
+#include "base/json_reader.h"
+#include "engine/backend/option_description.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

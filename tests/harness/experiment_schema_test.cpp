@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "engine/backend/option_description.h"
 #include "engine/backend/options.h"
 #include "harness/experiment/experiment.h"
 #include "tests/harness/experiment_texts.h"

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "engine/backend/options.h"
+#include "engine/backend/option_words.h"
 #include "engine/cuda/device/device_buffer.h"
 #include "engine/cuda/device/launch.h"
 #include "engine/cuda/device/round_control.h"

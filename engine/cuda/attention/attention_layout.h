@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/backend/options.h"
+#include "engine/backend/option_words.h"
 #include "engine/formats/cache_blocks.h"
 
 namespace tare::engine {

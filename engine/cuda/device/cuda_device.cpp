@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "engine/cuda/device/cuda_check.h"
 
 namespace tare::engine {

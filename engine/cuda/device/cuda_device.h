@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/json_reader.h"
+#include "base/json.h"
 
 namespace tare::engine {
 

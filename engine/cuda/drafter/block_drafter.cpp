@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "engine/backend/rope.h"
 #include "engine/backend/sequence_checks.h"

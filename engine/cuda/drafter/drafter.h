@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "base/json_reader.h"
+#include "base/json.h"
 #include "engine/backend/backend.h"
 #include "engine/cuda/device/round_graph.h"
 #include "engine/cuda/taps.h"

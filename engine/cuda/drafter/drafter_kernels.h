@@ -8,7 +8,7 @@
 //   draft_candidates  the most likely tokens of a row, with log-probabilities
 #pragma once
 
-#include "engine/backend/options.h"
+#include "engine/backend/option_words.h"
 #include "engine/cuda/attention/attention.h"
 #include "engine/cuda/device/launch.h"
 #include "engine/cuda/drafter/drafter_control.h"

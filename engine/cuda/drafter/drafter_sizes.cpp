@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/backend/options.h"
 #include "engine/cuda/attention/attention_layout.h"
 
 namespace tare::engine {

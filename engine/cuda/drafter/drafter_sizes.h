@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/backend/options.h"
 #include "engine/cuda/device/cuda_device.h"
 #include "engine/cuda/drafter/drafter_kernels.h"
 

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "engine/backend/options.h"
 #include "engine/cuda/weights/model_weights.h"
 #include "engine/speculate/block_drafter_checkpoint.h"
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "engine/backend/rope.h"
 #include "engine/backend/sequence_checks.h"

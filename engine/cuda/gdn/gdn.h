@@ -18,12 +18,13 @@
 #include <span>
 #include <vector>
 
-#include "engine/backend/options.h"
+#include "engine/backend/option_words.h"
 #include "engine/cuda/device/device_buffer.h"
 #include "engine/cuda/device/launch.h"
 #include "engine/cuda/device/round_control.h"
 #include "engine/cuda/product/operand.h"
 #include "engine/cuda/product/product.h"
+#include "engine/formats/state_codec.h"
 
 namespace tare::engine {
 

@@ -19,7 +19,6 @@
 
 #include <cstdint>
 
-#include "engine/backend/options.h"
 #include "engine/cuda/gdn/gdn.h"
 #include "engine/cuda/product/operand.h"
 

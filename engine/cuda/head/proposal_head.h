@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "base/json_reader.h"
+#include "base/json.h"
 #include "engine/backend/weight_inventory.h"
 #include "engine/cuda/weights/model_weights.h"
 #include "engine/cuda/weights/model_weights_plan.h"

@@ -10,10 +10,10 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/backend/options.h"
 #include "engine/cuda/device/launch.h"
 #include "engine/cuda/product/operand.h"
 #include "engine/cuda/product/tile_plan.h"
+#include "engine/formats/weight_format.h"
 
 namespace tare::engine {
 

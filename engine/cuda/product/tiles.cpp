@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "engine/backend/options.h"
 #include "engine/cuda/product/product.h"
 #include "engine/formats/weight_groups.h"
 

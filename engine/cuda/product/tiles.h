@@ -37,7 +37,6 @@
 #include <span>
 #include <vector>
 
-#include "engine/backend/options.h"
 #include "engine/formats/weight_codes.h"
 
 namespace tare::engine {

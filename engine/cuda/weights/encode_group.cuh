@@ -8,9 +8,9 @@
 
 #include <cstdint>
 
-#include "engine/backend/options.h"
 #include "engine/cuda/product/tiles.h"
 #include "engine/formats/float_formats.h"
+#include "engine/formats/weight_format.h"
 #include "engine/formats/weight_groups.h"
 
 namespace tare::engine {

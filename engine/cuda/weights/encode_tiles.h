@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/backend/options.h"
 #include "engine/cuda/device/launch.h"
+#include "engine/formats/weight_format.h"
 
 namespace tare::engine {
 

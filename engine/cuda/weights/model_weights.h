@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/backend/memory_part.h"
+#include "engine/backend/options.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/cuda/attention/attention.h"
 #include "engine/cuda/gdn/gdn.h"

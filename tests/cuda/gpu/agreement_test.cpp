@@ -3,6 +3,7 @@
 // differ.
 #include <algorithm>
 #include <iostream>
+#include <limits>
 
 #include "engine/cuda/cuda_backend.h"
 #include "engine/tokenizer/tokenizer.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/backend/options.h"
 #include "engine/cuda/device/ptx.cuh"
 #include "engine/formats/float_formats.h"
 

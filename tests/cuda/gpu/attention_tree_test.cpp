@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/backend/options.h"
 #include "engine/cuda/attention/attention_kernels.h"
 #include "tests/cuda/gpu/attention_cases.h"
 #include "tests/cuda/gpu/random_tree.h"

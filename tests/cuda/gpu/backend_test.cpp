@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <limits>
 
 #include "base/error.h"
 #include "engine/cuda/product/operand.h"

@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "engine/backend/options.h"
 #include "engine/cuda/attention/attention_block_operands.cuh"
 #include "engine/cuda/attention/attention_blocks.cuh"
 #include "engine/formats/float_formats.h"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numbers>
 
+#include "engine/backend/options.h"
 #include "engine/backend/rope.h"
 #include "engine/cuda/attention/attention_layout.h"
 #include "engine/cuda/drafter/drafter_kernels.h"

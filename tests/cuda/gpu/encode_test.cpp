@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "engine/backend/options.h"
 #include "engine/checkpoint/synthetic.h"
 #include "engine/cuda/product/product.h"
 #include "engine/cuda/weights/encode_tiles.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/backend/options.h"
 #include "tests/cuda/gpu/gdn_layer.h"
 #include "tests/cuda/gpu/random_tree.h"
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/backend/options.h"
 #include "engine/checkpoint/stored_codes.h"
 #include "engine/cuda/device/device_buffer.h"
 #include "engine/cuda/product/tiles.h"

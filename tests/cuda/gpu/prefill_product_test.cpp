@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/backend/options.h"
 #include "engine/cuda/product/widen.h"
 #include "tests/cuda/gpu/weight_fixture.h"
 

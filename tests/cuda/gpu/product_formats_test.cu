@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "engine/backend/options.h"
 #include "engine/cuda/product/operand.cuh"
 #include "engine/cuda/product/product.h"
 #include "engine/cuda/product/product_result.cuh"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "engine/backend/options.h"
 #include "engine/cuda/product/product.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/sanitized.h"

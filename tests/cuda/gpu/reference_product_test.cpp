@@ -1,6 +1,7 @@
 // The FP32 product of every format against double precision on the numbers it represents.
 #include <vector>
 
+#include "engine/backend/options.h"
 #include "engine/cuda/product/product.h"
 #include "tests/cuda/gpu/weight_fixture.h"
 

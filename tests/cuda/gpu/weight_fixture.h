@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/options.h"
 #include "engine/checkpoint/stored_codes.h"
 #include "engine/cuda/product/product.h"
 #include "engine/cuda/product/tiles.h"
