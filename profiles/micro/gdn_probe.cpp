@@ -66,8 +66,16 @@ struct Probe {
   DeviceBuffer norm = random_floats(static_cast<std::size_t>(kShape.dv), 1.0F, 4);
   DeviceBuffer control{sizeof(RoundControl), "a probe's control"};
 
-  void set_control(int pending, int half) const {
+  // Of a tree node n goes on from node (n - 1) / 2.
+  void set_control(int pending, int half, bool tree = false) const {
     RoundControl values;
+    if (tree) {
+      for (int node = 1; node < kMostTreeNodes; ++node) {
+        values.parents[node] = (node - 1) / 2;
+        values.depths[node] = values.depths[values.parents[node]] + 1;
+        values.ancestors[node] = values.ancestors[values.parents[node]] | 1U << node;
+      }
+    }
     values.pending = pending;
     values.half = half;
     copy_to_device(control, std::span<const RoundControl>(&values, 1));
@@ -208,36 +216,44 @@ void time_between_products(const Probe& probe) {
   const Projection output(kHidden, kColumns);
   const DeviceBuffer gates = random_floats(static_cast<std::size_t>(kMostRoundTokens * 2 * kShape.value_heads), 1, 6);
   const CudaLaunch launch{.stream = probe.stream, .programmatic = true, .records = nullptr, .part = {}, .bytes = 0};
-  for (const int tokens : {1, 16}) {
+  struct Verify {
+    int tokens;
+    int pending;
+    bool tree;
+  };
+  for (const Verify& verify :
+       {Verify{1, 1, false}, Verify{8, 4, false}, Verify{16, 4, false}, Verify{16, 16, false}, Verify{16, 4, true}}) {
+    const int tokens = verify.tokens;
     const int width = operand_width(tokens);
     const DeviceBuffer normed = random_panels(kHidden, width);
     const DeviceBuffer mixed = random_panels(kColumns, width);
     const Operand input{OperandLayout::kFP16Panels, width, kHidden, 0, normed.data()};
     const Operand between{OperandLayout::kFP16Panels, width, kColumns, 0, mixed.data()};
     for (const GdnForm form : {GdnForm::kRecurrent, GdnForm::kChunked}) {
+      if (tokens == 1 && form == GdnForm::kChunked) continue;  // no form of its own
       const auto enqueue = [&](bool with_gdn) {
         for (int layer = 0; layer < kLayers; ++layer) {
           const ProductResult planes = qkvz.launch(layer, input, launch);
           if (with_gdn) {
-            launch_gdn_pass("gdn_round", form, gdn_slices_of_device(),
-                            probe.pass(*caches[static_cast<std::size_t>(layer)], planes,
-                                       plain_rows(gates, 2 * kShape.value_heads), tokens, between, false),
-                            launch);
+            GdnPass pass = probe.pass(*caches[static_cast<std::size_t>(layer)], planes,
+                                      plain_rows(gates, 2 * kShape.value_heads), tokens, between, false);
+            pass.tree = verify.tree;
+            launch_gdn_pass("gdn_round", form, gdn_slices_of_device(), pass, launch);
           }
           output.launch(layer, between, launch);
         }
       };
-      probe.set_control(0, 1);
+      probe.set_control(0, 1, verify.tree);
       enqueue(true);  // something to fold
       check_cuda(cudaStreamSynchronize(probe.stream), "the first pass");
-      probe.set_control(tokens, 0);
+      probe.set_control(verify.pending, 0, verify.tree);
       const micro::GraphTime with = micro::time_graph(probe.stream, [&] { enqueue(true); });
       const micro::GraphTime without = micro::time_graph(probe.stream, [&] { enqueue(false); });
-      fmt::print(R"({{"what": "gdn_between_products", "form": "{}", "tokens": {}, "us_a_layer": {:.3f}, )"
-                 R"("without_gdn": {:.3f}, "added": {:.3f}}})"
+      fmt::print(R"({{"what": "gdn_between_products", "form": "{}", "tokens": {}, "tree": {}, "pending": {}, )"
+                 R"("us_a_layer": {:.3f}, "without_gdn": {:.3f}, "added": {:.3f}}})"
                  "\n",
-                 to_text(form), tokens, with.median_us / kLayers, without.median_us / kLayers,
-                 (with.median_us - without.median_us) / kLayers);
+                 to_text(form), tokens, verify.tree, verify.pending, with.median_us / kLayers,
+                 without.median_us / kLayers, (with.median_us - without.median_us) / kLayers);
     }
   }
 }

@@ -89,6 +89,13 @@ void check_gdn_shape(const CudaGdnShape& shape) {
     throw input_error("linear_num_value_heads", std::to_string(shape.value_heads) + " is no multiple of " +
                                                     std::to_string(shape.key_heads) + " key heads");
   }
+  const int rows = shape.channels() + shape.value_heads * shape.dv;
+  if (rows > kGdnMostRows) {
+    throw input_error("linear_num_value_heads",
+                      std::to_string(shape.value_heads) + " heads make " + std::to_string(rows) +
+                          " rows of q, k, v and z, too many for the CUDA kernels of Gated DeltaNet",
+                      "at most " + std::to_string(kGdnMostRows) + " rows");
+  }
 }
 
 CudaGdnBytes gdn_cache_bytes(const CudaGdnShape& shape, StateFormat state, CacheFormat columns, bool snapshots) {

@@ -4,6 +4,8 @@
 
 #include <cuda_bf16.h>
 
+#include <cmath>
+
 #include "engine/cuda/device/ptx.cuh"
 #include "engine/cuda/gdn/gdn_pass.h"
 #include "engine/cuda/gdn/gdn_state.cuh"
@@ -26,6 +28,31 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
+// What a kernel would divide for.
+struct Constants {
+  std::uint32_t inverse_ratio;  // of value heads a key head
+  float query_scale;
+  float inverse_dv;
+  std::uint16_t planes[kGdnMostRows / 256];  // of the qkvz product, by 256 rows
+};
+inline Constants constants_of(const CudaGdnShape& shape, const ProductResult& qkvz) {
+  const auto ratio = static_cast<std::uint32_t>(shape.value_heads / shape.key_heads);
+  Constants constants{(1U << 31U) / ratio + 1U,
+                      1.0F / std::sqrt(static_cast<float>(shape.dk)),
+                      1.0F / static_cast<float>(shape.dv),
+                      {}};
+  if (!qkvz.planes) return constants;
+  for (int block = 0; block < qkvz.plan.row_blocks; ++block) {
+    constants.planes[block] = static_cast<std::uint16_t>(qkvz.plan.planes(block));
+  }
+  return constants;
+}
+
+// Exact while value_heads times their ratio to key heads is less than 2^31.
+__device__ __forceinline__ int key_head_of(const Constants& constants, int head) {
+  return static_cast<int>(__umulhi(2U * static_cast<unsigned>(head), constants.inverse_ratio));
+}
+
 // What one thread looks after: a channel of q, k, v or z.
 struct Channel {
   Role role;
@@ -38,7 +65,7 @@ struct Channel {
 };
 // `leads`: the first of the value heads of its key head, whose thread block records q and k.
 template <int kSlices>
-__device__ __forceinline__ Channel own_channel(const CudaGdnShape& shape, const ProductResult& qkvz, int head,
+__device__ __forceinline__ Channel own_channel(const CudaGdnShape& shape, const Constants& constants, int head,
                                                int key_head, bool leads, int slice) {
   const auto thread = static_cast<int>(threadIdx.x);
   Channel channel{};
@@ -72,7 +99,7 @@ __device__ __forceinline__ Channel own_channel(const CudaGdnShape& shape, const 
       channel.row = shape.channels() + head * shape.dv + channel.place;
       break;
   }
-  channel.planes = qkvz.planes ? qkvz.plan.planes(channel.row / 256) : 0;
+  channel.planes = constants.planes[channel.row / 256];
   channel.records = channel.role == Role::kValue || (of_key_head && leads);
   return channel;
 }
@@ -115,34 +142,40 @@ __device__ __forceinline__ void write_past(const GdnMemory& memory, int head, co
 __device__ __forceinline__ int slot_of(int slots, int record) {
   return __shfl_sync(~0U, slots, record & (kLanes - 1));
 }
-// Of the columns followed by `pending` records, the last three. All are asked for before one is looked at.
-__device__ __forceinline__ Past read_past(const GdnPass& pass, int head, const Channel& channel, int pending, int half,
-                                          int slots) {
-  Past past;
+// Of the columns followed by `pending` records, the last three, on their way: nothing that looks at one is done before
+// take_past, or a warp waits there for all that it has asked for.
+struct AskedPast {
+  float wide[kGdnPast] = {};
+  std::uint16_t narrow[kGdnPast] = {};
+};
+__device__ __forceinline__ AskedPast ask_for_past(const GdnPass& pass, int head, const Channel& channel, int pending,
+                                                  int half, int slots) {
+  AskedPast past;
   if (channel.role == Role::kGate) return past;
   const GdnMemory& memory = pass.memory;
-  const bool narrow = memory.narrow_columns;
 #pragma unroll
   for (int i = 0; i < kGdnPast; ++i) {
     const int from = pending + i;
-    const bool recorded = from >= kGdnPast;
-    const void* source = recorded ? memory.projections : memory.columns;
     const int slot = slot_of(slots, from - kGdnPast);
-    const int place =
-        recorded ? projection_place(pass.shape, 1 - half, slot, channel) : column_place(head, from, channel);
-    if (narrow && !recorded) {
-      past.x[i] = __uint_as_float(static_cast<const std::uint16_t*>(source)[place]);
+    if (from >= kGdnPast) {
+      past.wide[i] = memory.projections[projection_place(pass.shape, 1 - half, slot, channel)];
+    } else if (memory.narrow_columns) {
+      past.narrow[i] = static_cast<const std::uint16_t*>(memory.columns)[column_place(head, from, channel)];
     } else {
-      past.x[i] = static_cast<const float*>(source)[place];
+      past.wide[i] = static_cast<const float*>(memory.columns)[column_place(head, from, channel)];
     }
   }
-  if (narrow) {
+  return past;
+}
+__device__ __forceinline__ Past take_past(const AskedPast& asked, bool narrow, int pending) {
+  Past past;
 #pragma unroll
-    for (int i = 0; i < kGdnPast; ++i) {
-      // A BF16 number is the upper half of the FP32 one.
-      past.x[i] =
-          pending + i < kGdnPast ? __uint_as_float(__float_as_uint(past.x[i]) << 16U) : as_stored(past.x[i], true);
-    }
+  for (int i = 0; i < kGdnPast; ++i) {
+    past.x[i] = asked.wide[i];
+    if (!narrow) continue;
+    // A BF16 number is the upper half of the FP32 one.
+    const float of_column = __uint_as_float(static_cast<std::uint32_t>(asked.narrow[i]) << 16U);
+    past.x[i] = pending + i < kGdnPast ? of_column : as_stored(past.x[i], true);
   }
   return past;
 }
@@ -302,35 +335,38 @@ __device__ __forceinline__ GateInputs add_gates(const GdnPass& pass, const Incom
   return {sum, __shfl_down_sync(~0U, sum, kBlockTokens)};
 }
 
-// A thread block's part of the records of a verify.
+// A thread block's part of the records of a verify: first elements, and from one token to the next.
 struct Records {
-  const float* keys;     // [token][key head][dk]
-  const float* updates;  // [token][value head][this slice]
-  const float* decays;   // [token][value head]
+  int first_key;     // [token][key head][dk]
+  int first_update;  // [token][value head][this slice]
+  int first_decay;   // [token][value head]
   int key_stride;
   int update_stride;
   int decay_stride;
 };
 template <class Kernel>
 __device__ __forceinline__ Records records_of(const GdnPass& pass, int half, int head, int key_head, int slice) {
-  const CudaGdnShape& shape = pass.shape;
-  return {pass.memory.keys + half * gdn_key_elements(shape) + key_head * kGdnHead,
-          pass.memory.updates + half * gdn_update_elements(shape) + head * kGdnHead + slice * Kernel::kColumns,
-          pass.memory.decays + half * gdn_decay_elements(shape) + head,
-          shape.key_heads * kGdnHead,
-          shape.value_heads * kGdnHead,
-          shape.value_heads};
+  const int key_stride = pass.shape.key_heads * kGdnHead;
+  const int update_stride = pass.shape.value_heads * kGdnHead;
+  const int first = half * kMostRoundTokens;
+  return {first * key_stride + key_head * kGdnHead,
+          first * update_stride + head * kGdnHead + slice * Kernel::kColumns,
+          first * pass.shape.value_heads + head,
+          key_stride,
+          update_stride,
+          pass.shape.value_heads};
 }
 // Lane t gets the decay of record first + t, 1 past the last.
-__device__ __forceinline__ float read_decay(const Records& records, int slots, int first, int count) {
+__device__ __forceinline__ float read_decay(const GdnMemory& memory, const Records& records, int slots, int first,
+                                            int count) {
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   const int slot = slot_of(slots, first + lane);
-  return lane < count ? records.decays[slot * records.decay_stride] : 1.0F;
+  return lane < count ? memory.decays[records.first_decay + slot * records.decay_stride] : 1.0F;
 }
 // Asks for `count` records from `first` on, to be where `advance` reads them.
 template <class Kernel>
-__device__ __forceinline__ void ask_for_records(typename Kernel::Shared& shared, const Records& records, int slots,
-                                                int first, int count) {
+__device__ __forceinline__ void ask_for_records(const GdnMemory& memory, typename Kernel::Shared& shared,
+                                                const Records& records, int slots, int first, int count) {
   constexpr int kUpdateQuads = Kernel::kColumns / 4;
   const auto thread = static_cast<int>(threadIdx.x);
   const int column = 4 * (thread % kLanes);
@@ -340,7 +376,7 @@ __device__ __forceinline__ void ask_for_records(typename Kernel::Shared& shared,
     const int token = thread / kLanes + k * Kernel::kWarps;
     const int slot = slot_of(slots, first + token);
     if (token < count) {
-      copy_16(&shared.keys[token][column], records.keys + slot * records.key_stride + column);
+      copy_16(&shared.keys[token][column], memory.keys + (records.first_key + slot * records.key_stride + column));
     }
   }
   static_assert(kBlockTokens * kUpdateQuads <= Kernel::kThreads);
@@ -348,7 +384,8 @@ __device__ __forceinline__ void ask_for_records(typename Kernel::Shared& shared,
   const int update_column = 4 * (thread % kUpdateQuads);
   const int slot = slot_of(slots, first + token);
   if (token < count) {
-    copy_16(&shared.values[token][update_column], records.updates + slot * records.update_stride + update_column);
+    copy_16(&shared.values[token][update_column],
+            memory.updates + (records.first_update + slot * records.update_stride + update_column));
   }
 }
 

@@ -19,11 +19,15 @@
 #include <cmath>
 #include <type_traits>
 
+#include "base/error.h"
 #include "engine/cuda/device/cluster.cuh"
 #include "engine/cuda/device/launch.cuh"
 #include "engine/cuda/device/ptx.cuh"
+#include "engine/cuda/gdn/gdn_block.h"
 #include "engine/cuda/gdn/gdn_chunk.cuh"
+#include "engine/cuda/gdn/gdn_fold.cuh"
 #include "engine/cuda/gdn/gdn_inputs.cuh"
+#include "engine/cuda/gdn/gdn_l2_fill.cuh"
 #include "engine/cuda/gdn/gdn_mix.cuh"
 #include "engine/cuda/gdn/gdn_pass.h"
 #include "engine/cuda/gdn/gdn_tree.cuh"
@@ -31,22 +35,10 @@
 
 namespace tare::engine::gdn {
 
-constexpr int kFillPiece = 8192;                 // bytes that one prefetch asks for
-constexpr int kThreadsASlice[] = {0, 512, 256};  // by slices a head: one thread a channel of q, k, v, z
-
-constexpr int kLeastSharedBytes = 99 * 1024;  // that every device from sm_80 to sm_120 gives a block
-// So much that a Hopper SM takes one thread block of a pass, and a product's block beside it: left alone, blocks of a
-// pass meet on one SM while others idle.
-constexpr int kTwoSliceSharedBytes = 114 * 1024;
-
-// With fewer the sums of the recurrence share registers and wait for each other. A block of a product (27,500
-// registers) fits beside two slices' 256 threads; 512 threads fit on an SM.
-constexpr int kTwoSliceRegisters = 144;
-constexpr int kOneSliceRegisters = 128;
-
 template <int kSlices, GdnForm kForm, bool kOfTree, bool kOfInt8>
 struct Kernel {
   static constexpr bool kTree = kOfTree;
+  static constexpr bool kShortFold = false;
   static constexpr bool kInt8 = kOfInt8;  // the state's format; of the others a kernel asks
   static constexpr int kColumns = kGdnHead / kSlices;
   static constexpr int kThreads = kThreadsASlice[kSlices];
@@ -80,99 +72,6 @@ struct Kernel {
 // A round of so few tokens is faster token by token; the chunk form is bound to the recurrent one up to rounding only.
 constexpr int kFewTokens = 2;
 
-// The extra blocks: pull weights into L2.
-__device__ inline void fill_l2(const L2Fill& fill, int block) {
-  const std::int64_t pieces = (fill.bytes + kFillPiece - 1) / kFillPiece;
-  const std::int64_t threads = static_cast<std::int64_t>(fill.blocks) * blockDim.x;
-  for (std::int64_t piece = static_cast<std::int64_t>(block) * blockDim.x + threadIdx.x; piece < pieces;
-       piece += threads) {
-    const std::byte* source = fill.data + piece * kFillPiece;
-    const std::int64_t bytes = min(static_cast<std::int64_t>(kFillPiece), fill.bytes - piece * kFillPiece);
-#if __CUDA_ARCH__ >= 900
-    ptx::bulk_prefetch_l2(source, static_cast<std::uint32_t>(bytes / 16 * 16));
-#else
-    constexpr int kLine = 128;
-    for (std::int64_t at = 0; at < bytes; at += kLine) asm volatile("prefetch.global.L2 [%0];" ::"l"(source + at));
-#endif
-  }
-}
-
-// Writes the state's slice and its scale. Of INT8 the scratch memory must be free.
-template <class Kernel>
-__device__ __forceinline__ void write_state(const GdnMemory& memory, typename Kernel::Shared& shared,
-                                            typename Kernel::Tile& state, int slice_place, int head, int slice) {
-  constexpr int kCopies = Kernel::kColumns * kGdnScaleCopies / kGdnHead;
-  const auto thread = static_cast<int>(threadIdx.x);
-  float scale = shared.scale;
-  if constexpr (Kernel::kInt8) {
-    auto* most = reinterpret_cast<std::uint32_t*>(shared.scratch);
-    static_assert(Kernel::kScratchBytes >= Kernel::kColumns / kGdnStateBlock * kGdnHead * 4);
-    std::uint16_t* const scales = block_scales_of(memory, head, slice * Kernel::kColumns);
-    store_int8<Kernel::kThreads>(state, static_cast<std::int8_t*>(memory.state), slice_place, scales, most, scale);
-    if (thread == 0) shared.scale = 1.0F;
-    __syncthreads();
-    if (thread < kCopies) memory.scales[head * kGdnScaleCopies + slice * kCopies + thread] = 1.0F;
-    return;
-  }
-  if (memory.state_format != StateFormat::kFP32) {
-    state.round_to(memory.state_format, scale);
-    scale = 1.0F;
-    __syncthreads();  // everyone has read the scale
-    if (thread == 0) shared.scale = scale;
-    __syncthreads();
-  }
-  state.store(memory.state, slice_place, memory.state_format);
-  if (thread < kCopies) memory.scales[head * kGdnScaleCopies + slice * kCopies + thread] = scale;
-}
-
-// Folds the records that were committed, of which the first 16 were asked for, into the state and writes it. Every
-// thread of the block; `first_decay` is read_decay's of the first 16.
-template <class Kernel>
-__device__ __forceinline__ void fold(const GdnPass& pass, typename Kernel::Shared& shared, typename Kernel::Tile& state,
-                                     const Records& records, int slots, float first_decay, int slice_place, int head,
-                                     int slice, int pending) {
-  const auto thread = static_cast<int>(threadIdx.x);
-#pragma unroll 1
-  for (int first = 0; first < pending; first += kBlockTokens) {
-    const int count = min(pending - first, kBlockTokens);
-    if (first > 0) ask_for_records<Kernel>(shared, records, slots, first, count);
-    if (thread < kLanes) {
-      const float decay = first == 0 ? first_decay : read_decay(records, slots, first, count);
-      float scale = shared.scale;
-      unsigned restarts = 0;
-      const Scales own = follow_scale(decay, count, scale, restarts);
-      if (thread < count) shared.steps[thread].raw = own.raw;
-      __syncwarp();
-      if (thread == 0) {
-        shared.scale = scale;
-        shared.restarts = restarts;
-      }
-    }
-    wait_for_copies();
-    __syncthreads();
-    advance(state, shared, count);
-    __syncthreads();
-  }
-  if (pending > 0) write_state<Kernel>(pass.memory, shared, state, slice_place, head, slice);
-}
-// One element of an operand in rows; used where a group of 64 columns belongs to several heads.
-__device__ __forceinline__ void store_element(const Operand& out, std::int64_t token, std::int64_t column,
-                                              float value) {
-  const std::int64_t place = token * out.columns + column;
-  if (out.layout == OperandLayout::kFP32Rows) {
-    reinterpret_cast<float*>(out.data)[place] = value;
-  } else {
-    reinterpret_cast<__nv_bfloat16*>(out.data)[place] = __float2bfloat16_rn(value);
-  }
-}
-
-// Quotients that a kernel would divide for.
-struct Constants {
-  int ratio;  // value heads a key head
-  float query_scale;
-  float inverse_dv;
-};
-
 template <int kSlices, GdnForm kForm, bool kTree, bool kInt8>
 __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegisters)
     gdn_kernel(const __grid_constant__ GdnPass pass, const __grid_constant__ Constants constants) {
@@ -192,8 +91,8 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
   }
   const int head = static_cast<int>(blockIdx.x) / kSlices;
   const int slice = static_cast<int>(blockIdx.x) % kSlices;
-  const int key_head = head / constants.ratio;
-  const bool leads = head == key_head * constants.ratio;
+  const int key_head = key_head_of(constants, head);
+  const bool leads = head == 0 || key_head_of(constants, head - 1) != key_head;
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / kLanes;
   const int lane = thread % kLanes;
@@ -216,7 +115,7 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
   } else {
     load_state<K>(memory, state, slice_place, head, slice);
   }
-  const Channel channel = own_channel<kSlices>(shape, pass.qkvz, head, key_head, leads, slice);
+  const Channel channel = own_channel<kSlices>(shape, constants, head, key_head, leads, slice);
   float4 taps{0.0F, 0.0F, 0.0F, 1.0F};
   const bool of_gate = channel.role == Role::kGate;
   if (!of_gate && channel.real) {
@@ -241,9 +140,9 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
     make_barrier(shared.sums_barrier);
   }
   const Records committed = records_of<K>(pass, 1 - half, head, key_head, slice);
-  ask_for_records<K>(shared, committed, slots, 0, min(unapplied, kBlockTokens));
-  const float first_decay = warp == 0 ? read_decay(committed, slots, 0, min(unapplied, kBlockTokens)) : 1.0F;
-  Past past = read_past(pass, head, channel, pending, half, slots);
+  ask_for_records<K>(memory, shared, committed, slots, 0, min(unapplied, kBlockTokens));
+  const float first_decay = warp == 0 ? read_decay(memory, committed, slots, 0, min(unapplied, kBlockTokens)) : 1.0F;
+  const AskedPast asked_past = ask_for_past(pass, head, channel, pending, half, slots);
   int parent = -1;  // of the node of this lane
   if constexpr (kTree) {
     parent = parent_of_lane(*pass.control);
@@ -254,8 +153,9 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
     shared.half = half;
   }
   __syncthreads();  // the scale is there
-  fold<K>(pass, shared, state, committed, slots, first_decay, slice_place, head, slice, unapplied);
+  fold<K>(memory, shared, state, committed, slots, first_decay, slice_place, head, slice, unapplied);
   if (unapplied < pending) write_state<K>(memory, shared, state, slice_place, head, slice);
+  Past past = take_past(asked_past, memory.narrow_columns, pending);
   if (pending > 0 && !of_gate) write_past(memory, head, channel, past);
   float scale = shared.scale;
   if constexpr (kSlices == 2) cluster_arrive();  // the peer may write here from now on
@@ -405,29 +305,29 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
 template <int kSlices, GdnForm kForm, bool kTree, bool kInt8>
 void launch_kernel_of(const char* name, const GdnPass& pass, const CudaLaunch& launch) {
   using K = Kernel<kSlices, kForm, kTree, kInt8>;
-  const int fill_blocks = pass.fill.bytes > 0 ? (pass.fill.blocks + kSlices - 1) / kSlices * kSlices : 0;
   GdnPass rounded = pass;
-  rounded.fill.blocks = fill_blocks;
+  rounded.fill.blocks = fill_blocks(pass.fill, kSlices);
   const LaunchShape shape{
-      .blocks = pass.shape.value_heads * kSlices + fill_blocks,
+      .blocks = pass.shape.value_heads * kSlices + rounded.fill.blocks,
       .threads = K::kThreads,
       .shared_bytes = kSlices == 2 ? kTwoSliceSharedBytes : static_cast<int>(sizeof(typename K::Shared)),
       .cluster = kSlices};
-  const Constants constants{pass.shape.value_heads / pass.shape.key_heads,
-                            1.0F / std::sqrt(static_cast<float>(pass.shape.dk)),
-                            1.0F / static_cast<float>(pass.shape.dv)};
-  launch_kernel(name, gdn_kernel<kSlices, kForm, kTree, kInt8>, shape, launch, rounded, constants);
+  launch_kernel(name, gdn_kernel<kSlices, kForm, kTree, kInt8>, shape, launch, rounded,
+                constants_of(pass.shape, pass.qkvz));
 }
 
 template <bool kTree, bool kInt8>
 void launch_form(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch) {
-  const bool recurrent = form == GdnForm::kRecurrent;
-  if (slices == 2) {
-    return (recurrent ? launch_kernel_of<2, GdnForm::kRecurrent, kTree, kInt8>
-                      : launch_kernel_of<2, GdnForm::kChunked, kTree, kInt8>)(name, pass, launch);
+  if (form == GdnForm::kRecurrent) {
+    return (slices == 2 ? launch_kernel_of<2, GdnForm::kRecurrent, kTree, kInt8>
+                        : launch_kernel_of<1, GdnForm::kRecurrent, kTree, kInt8>)(name, pass, launch);
   }
-  (recurrent ? launch_kernel_of<1, GdnForm::kRecurrent, kTree, kInt8>
-             : launch_kernel_of<1, GdnForm::kChunked, kTree, kInt8>)(name, pass, launch);
+  if (slices == 1) return launch_kernel_of<1, GdnForm::kChunked, kTree, kInt8>(name, pass, launch);
+  if constexpr (kTree) {
+    throw internal_error("a tree in two slices has a kernel of its own (gdn_verify.cuh)");
+  } else {
+    launch_kernel_of<2, GdnForm::kChunked, kTree, kInt8>(name, pass, launch);
+  }
 }
 
 }  // namespace tare::engine::gdn

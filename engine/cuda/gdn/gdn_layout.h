@@ -28,6 +28,7 @@ constexpr int kGdnHead = 128;
 constexpr int kGdnTaps = 4;
 constexpr int kGdnPast = kGdnTaps - 1;
 constexpr int kGdnScaleCopies = 2;
+constexpr int kGdnMostRows = 128 * 256;  // of q, k, v and z together: twice what the largest known layer has
 constexpr float kGdnLeastScale = 0x1p-20F;
 
 struct GdnMemory {

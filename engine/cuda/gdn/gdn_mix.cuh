@@ -6,6 +6,7 @@
 #include "engine/cuda/device/quick_silu.cuh"
 #include "engine/cuda/gdn/gdn_chunk.cuh"
 #include "engine/cuda/gdn/gdn_inputs.cuh"
+#include "engine/cuda/product/operand.cuh"
 
 namespace tare::engine::gdn {
 
@@ -199,6 +200,17 @@ __device__ __forceinline__ void finish_outputs(typename Kernel::Shared& shared, 
     }
   }
   __syncwarp();
+}
+
+// One element of an operand in rows; used where a group of 64 columns belongs to several heads.
+__device__ __forceinline__ void store_element(const Operand& out, std::int64_t token, std::int64_t column,
+                                              float value) {
+  const std::int64_t place = token * out.columns + column;
+  if (out.layout == OperandLayout::kFP32Rows) {
+    reinterpret_cast<float*>(out.data)[place] = value;
+  } else {
+    reinterpret_cast<__nv_bfloat16*>(out.data)[place] = __float2bfloat16_rn(value);
+  }
 }
 
 }  // namespace tare::engine::gdn

@@ -46,7 +46,9 @@ void launch_gdn_pass(const char* name, GdnForm form, int slices, const GdnPass& 
   if (!pass.absorb && pass.tokens > kMostRoundTokens) throw internal_error("a GDN round of too many tokens");
   if (pass.tree && (pass.absorb || pass.tokens > kMostTreeNodes))
     throw internal_error("a GDN pass over a tree of too many nodes");
-  if (pass.memory.state_format == StateFormat::kInt8) {
+  if (form == GdnForm::kChunked && slices == 2 && !pass.absorb && pass.tokens <= kMostTreeNodes) {
+    launch_gdn_verify_pass(name, pass, launch);
+  } else if (pass.memory.state_format == StateFormat::kInt8) {
     launch_gdn_int8_pass(name, form, slices, pass, launch);
   } else if (pass.tree) {
     launch_gdn_tree_pass(name, form, slices, pass, launch);

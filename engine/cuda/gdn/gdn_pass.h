@@ -23,7 +23,9 @@ struct GdnPass {
 // Thread blocks a value head: 2 where thread blocks can form clusters, 1 elsewhere.
 [[nodiscard]] int gdn_slices_of_device();
 void launch_gdn_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch);
-// What launch_gdn_pass does with a tree, and with an INT8 state.
+// What launch_gdn_pass does in the chunk form with up to kMostTreeNodes tokens of a verify in two slices; otherwise
+// with a tree, and with an INT8 state.
+void launch_gdn_verify_pass(const char* name, const GdnPass& pass, const CudaLaunch& launch);
 void launch_gdn_tree_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch);
 void launch_gdn_int8_pass(const char* name, GdnForm form, int slices, const GdnPass& pass, const CudaLaunch& launch);
 

@@ -270,6 +270,29 @@ __device__ __forceinline__ void advance(StateTile<GdnForm::kRecurrent, kColumns>
 #pragma unroll 1
   for (; token < count; ++token) advance_one(state, shared, token, (restarts >> token & 1U) != 0);
 }
+// The same operations in less code, for a kernel that is bound by reading it: the next token's numbers are on their way
+// while one is added.
+template <int kColumns, class Shared>
+__device__ __forceinline__ void advance_in_short(StateTile<GdnForm::kRecurrent, kColumns>& state, const Shared& shared,
+                                                 int count) {
+  using Tile = StateTile<GdnForm::kRecurrent, kColumns>;
+  const unsigned restarts = shared.restarts;
+  float next_key[Tile::kRows];
+  state.read_rows(shared.keys[0], next_key);
+  float4 next_update = *reinterpret_cast<const float4*>(&shared.values[0][state.first_column]);
+#pragma unroll 1
+  for (int token = 0; token < count; ++token) {
+    float key[Tile::kRows];
+#pragma unroll
+    for (int i = 0; i < Tile::kRows; ++i) key[i] = next_key[i];
+    const float scaled_update[Tile::kOwnColumns] = {next_update.x, next_update.y, next_update.z, next_update.w};
+    const int next = min(token + 1, count - 1);
+    state.read_rows(shared.keys[next], next_key);
+    next_update = *reinterpret_cast<const float4*>(&shared.values[next][state.first_column]);
+    const bool restart = (restarts >> token & 1U) != 0;
+    add_update(state, key, scaled_update, restart, restart ? shared.steps[token].raw : 1.0F);
+  }
+}
 
 // What a lane of the recurrent form holds after the sums: S'^T k of one of its columns (even lanes) or S'^T q (odd),
 // lanes l and l + 8 of 16 the same. Each step but the last halves what a lane keeps.

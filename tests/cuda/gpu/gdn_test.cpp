@@ -461,6 +461,10 @@ TEST(GdnShape, OthersAreRefusedByName) {
   shape = good;
   shape.value_heads = 5;
   EXPECT_TRUE(refuses(shape, "linear_num_value_heads"));
+  shape.value_heads = 126;  // 32,768 rows of q, k, v and z
+  EXPECT_NO_THROW(check_gdn_shape(shape));
+  shape.value_heads = 128;
+  EXPECT_TRUE(refuses(shape, "linear_num_value_heads"));
 }
 
 }  // namespace

@@ -1,0 +1,18 @@
+// What a thread block of a GDN kernel may take of an SM.
+#pragma once
+
+namespace tare::engine::gdn {
+
+constexpr int kThreadsASlice[] = {0, 512, 256};  // by slices a head: one thread a channel of q, k, v, z
+
+constexpr int kLeastSharedBytes = 99 * 1024;  // that every device from sm_80 to sm_120 gives a block
+// So much that a Hopper SM takes one thread block of a pass, and a product's block beside it: left alone, blocks of a
+// pass meet on one SM while others idle.
+constexpr int kTwoSliceSharedBytes = 114 * 1024;
+
+// With fewer the sums of the recurrence share registers and wait for each other. A block of a product (27,500
+// registers) fits beside two slices' 256 threads; 512 threads fit on an SM.
+constexpr int kTwoSliceRegisters = 144;
+constexpr int kOneSliceRegisters = 128;
+
+}  // namespace tare::engine::gdn
