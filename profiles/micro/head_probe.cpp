@@ -1,11 +1,14 @@
 // The screened head of the 27B: product of the screen, chunks and choice, in one graph and programmatic, beside the
 // time in which the screen's bytes can be read. Random numbers; the whole head and its choice for comparison.
-//   head_probe: JSON lines to standard output
+//   head_probe [BLOCKS [TOKENS ...]]: JSON lines to standard output; thread blocks of a product, 264, and tokens a
+//   round, 1 4 8 16
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -26,8 +29,9 @@ using namespace tare::engine;
 
 constexpr int kVocab = 248320;
 constexpr int kReadPasses = 5;
+constexpr int kMostTokens = 16;
 constexpr int kLaunches = 8;  // in a graph: what the first waits for counts little
-constexpr ProductSettings kSettings{.blocks = 264};
+constexpr int kBlocks = 264;  // two on each SM of an H200
 
 // Of a random 27B: tiles are made on the device.
 CudaProjection head_of(WeightFormat format) {
@@ -40,8 +44,9 @@ CudaProjection head_of(WeightFormat format) {
 
 class Heads {
  public:
-  explicit Heads(int tokens)
+  Heads(int tokens, const ProductSettings& settings)
       : tokens_(tokens),
+        settings_(settings),
         width_(operand_width(tokens)),
         x_(micro::random_floats(std::int64_t{tokens} * micro::kHidden27B)),
         normed_(micro::random_floats(std::int64_t{tokens} * micro::kHidden27B)),
@@ -51,7 +56,7 @@ class Heads {
         bf16_operand_(static_cast<std::size_t>(operand_bytes(OperandLayout::kBF16Panels, micro::kHidden27B, width_)),
                       "operand"),
         logits_(sizeof(float) * static_cast<std::size_t>(tokens) * kVocab, "logits"),
-        largest_(sizeof(float) * static_cast<std::size_t>(tokens) * kMostLogitChunks, "largest"),
+        largest_(sizeof(std::uint32_t) * static_cast<std::size_t>(tokens) * kMostLogitChunks, "largest"),
         keys_(sizeof(RoundKeys), "keys") {
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     for (const DeviceBuffer* buffer : {&operand_, &bf16_operand_}) fill_device(buffer->data(), buffer->bytes(), 0);
@@ -67,16 +72,16 @@ class Heads {
     const WeightMatrix& screen = screen_weights.matrix;
     const WeightMatrix& head = head_weights.matrix;
     const auto floats =
-        std::max(product_plane_floats(screen, kSettings, width_), product_plane_floats(head, kSettings, width_));
+        std::max(product_plane_floats(screen, settings_, width_), product_plane_floats(head, settings_, width_));
     const DeviceBuffer planes(static_cast<std::size_t>(floats) * sizeof(float), "planes");
     const auto product = [&](const WeightMatrix& matrix, const CudaLaunch& launch) {
       norm(matrix, launch);
-      return launch_product(matrix, operand_of(matrix), {}, planes.as<float>(), kSettings, launch);
+      return launch_product(matrix, operand_of(matrix), {}, planes.as<float>(), settings_, launch);
     };
     const auto choose = [&](const ProductResult& result, const CudaLaunch& launch) {
       launch_screen_choice({.screen = result,
                             .tokens = tokens_,
-                            .largest = largest_.as<float>(),
+                            .largest = largest_.as<std::uint32_t>(),
                             .head = head,
                             .hidden = normed_.as<float>(),
                             .rounded = true,
@@ -91,19 +96,22 @@ class Heads {
         for (int i = 0; i < kLaunches; ++i) one(launch);
       });
       const double us = time.median_us / kLaunches;
-      fmt::print(R"({{"probe": "head", "what": "{}", "tokens": {}, "screen": "{}", "head": "{}", "us": {:.2f}, )"
-                 R"("screen_floor_us": {:.2f}, "over_floor": {:.3f}, "read_rate_gbps": {:.0f}}})"
-                 "\n",
-                 what, tokens_, to_text(screen_format), to_text(head_format), us, floor_us, us / floor_us, 1e-9 * rate);
+      fmt::print(
+          R"({{"probe": "head", "what": "{}", "tokens": {}, "blocks": {}, "screen": "{}", "head": "{}", "us": {:.2f}, )"
+          R"("screen_floor_us": {:.2f}, "over_floor": {:.3f}, "read_rate_gbps": {:.0f}}})"
+          "\n",
+          what, tokens_, settings_.blocks, to_text(screen_format), to_text(head_format), us, floor_us, us / floor_us,
+          1e-9 * rate);
     };
     measure("norm", [&](const CudaLaunch& launch) { norm(screen, launch); });
     measure("norm, screen", [&](const CudaLaunch& launch) { product(screen, launch); });
     measure("norm, screen, chunks", [&](const CudaLaunch& launch) {
-      launch_screen_chunks(product(screen, launch), tokens_, largest_.as<float>(), keys_.as<RoundKeys>(), launch);
+      launch_screen_chunks(product(screen, launch), tokens_, largest_.as<std::uint32_t>(), keys_.as<RoundKeys>(),
+                           launch);
     });
     measure("norm, screen, chunks, choice", [&](const CudaLaunch& launch) {
       const ProductResult result = product(screen, launch);
-      launch_screen_chunks(result, tokens_, largest_.as<float>(), keys_.as<RoundKeys>(), launch);
+      launch_screen_chunks(result, tokens_, largest_.as<std::uint32_t>(), keys_.as<RoundKeys>(), launch);
       choose(result, launch);
     });
     measure("norm, whole head, logits", [&](const CudaLaunch& launch) {
@@ -113,6 +121,7 @@ class Heads {
 
  private:
   int tokens_;
+  ProductSettings settings_;
   int width_;
   cudaStream_t stream_ = nullptr;
   DeviceBuffer x_, normed_, gain_, operand_, bf16_operand_, logits_, largest_, keys_;
@@ -139,15 +148,21 @@ class Heads {
 
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
   try {
+    std::vector<int> numbers;
+    for (const char* argument : std::span(arguments + 1, arguments + count)) numbers.push_back(std::atoi(argument));
+    const ProductSettings settings{.blocks = numbers.empty() ? kBlocks : numbers[0]};
+    std::vector<int> rounds = {1, 4, 8, 16};
+    if (numbers.size() > 1) rounds.assign(numbers.begin() + 1, numbers.end());
     const profiles::ReadRateSource source = profiles::gpu_read_rate(0);
     const double rate = source.make(source.beyond_caches)->measure(kReadPasses);
-    for (const int tokens : {1, 16}) {
-      Heads heads(tokens);
+    for (const int tokens : rounds) {
+      Heads heads(tokens, settings);
       heads.run(WeightFormat::kQ4, WeightFormat::kBF16, rate);
+      if (tokens != 1 && tokens != kMostTokens) continue;
       heads.run(WeightFormat::kQ4, WeightFormat::kQ8, rate);
-      if (tokens == 16) heads.run(WeightFormat::kQ3, WeightFormat::kBF16, rate);
+      if (tokens == kMostTokens) heads.run(WeightFormat::kQ3, WeightFormat::kBF16, rate);
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -40,11 +41,26 @@ TEST(DraftSpan, IsWhatTheMaskSays) {
 
 TEST(DraftChunks, CoverEveryVocabulary) {
   for (const int vocab : {1, 255, 256, 257, 4096, 248320, 262144, 262145, 1'000'000}) {
-    EXPECT_LE(logit_chunks(vocab), kMostLogitChunks);
-    EXPECT_GE(logit_chunks(vocab) * logit_chunk_rows(vocab), vocab);
-    EXPECT_LT((logit_chunks(vocab) - 1) * logit_chunk_rows(vocab), vocab);
-    EXPECT_EQ(logit_chunk_rows(vocab) % 256, 0);  // planes are cut there
+    const LogitCut cut = cut_logits(vocab);
+    EXPECT_LE(cut.chunks, kMostLogitChunks);
+    EXPECT_GE(cut.chunks * cut.chunk_rows(), vocab);
+    EXPECT_LT((cut.chunks - 1) * cut.chunk_rows(), vocab);
+    EXPECT_LE(cut.stretches, kMostLogitStretches);
+    EXPECT_GE(cut.stretches * cut.stretch_rows(), vocab);
+    EXPECT_EQ(cut.stretch_rows(), kChunksAStretch * cut.chunk_rows());
+    EXPECT_EQ(cut.stretch_rows() % 256, 0);  // planes are cut there
+    std::set<int> places;
+    for (int chunk = 0; chunk < cut.chunks; ++chunk) places.insert(logit_chunk_place(chunk));
+    EXPECT_EQ(static_cast<int>(places.size()), cut.chunks);
+    EXPECT_TRUE(*places.begin() >= 0 && *places.rbegin() < kMostLogitChunks);
   }
+}
+
+TEST(DraftChunks, RefuseHeadsThatAreTooLarge) {
+  EXPECT_NO_THROW(check_head_shape(1 << 20, 32640));
+  EXPECT_THROW(check_head_shape((1 << 20) + 1, 5120), Error);
+  EXPECT_THROW(check_head_shape(248320, 32641), Error);
+  EXPECT_THROW((void)cut_of({.rows = (1 << 20) + 1}), Error);
 }
 
 CudaDevice h200() {

@@ -37,6 +37,7 @@ std::string part_name(std::size_t layer, const char* part) {
 
 void CudaBlockDrafter::check(const BlockDrafterConfig& config, const EngineOptions& options) {
   check_drafter_shape(drafter_shape(config));
+  check_head_shape(config.vocab_size, config.hidden_size);
   if (config.intermediate_size % 2 != 0) {
     throw input_error(
         "speculate.drafter",
@@ -94,7 +95,7 @@ CudaBlockDrafter::CudaBlockDrafter(const BlockDrafterCheckpoint& checkpoint, con
   results_ = DeviceBuffer(sizes.results, "drafter's products");
   workspace_ = DeviceBuffer(sizes.queries + sizes.sums + sizes.ends, "drafter's attention");
   chunk_largest_ = DeviceBuffer(sizes.chunk_largest, "largest logits");
-  chunk_sums_ = DeviceBuffer(sizes.chunk_sums, "sums of exponentials");
+  stretch_ends_ = DeviceBuffer(sizes.stretch_ends, "sums of exponentials");
   row_operand_ = DeviceBuffer(sizes.row_operand, "drafter's activations");
   for (const auto& kind : sizes.panels)
     for (const std::size_t bytes : kind) {
@@ -258,7 +259,7 @@ void CudaBlockDrafter::launch_block(const Pass& pass) const {
   const ProductResult head = multiply(proposals, input, settings_, pass.launch);
   CudaLaunch launch = pass.launch;
   launch.part = "drafter.candidates";
-  const DraftChunks chunks{chunk_largest_.as<float>(), chunk_sums_.as<float>()};
+  const DraftChunks chunks{chunk_largest_.as<std::uint32_t>(), stretch_ends_.as<float2>()};
   const DraftRows rows{.first = 1, .count = pass.block - 1, .out = 1};
   launch_draft_chunks(head, pass.block, rows, control(), chunks, launch);
   launch_draft_candidates(head, rows, control(), chunks, {}, outcome_.get(), launch);

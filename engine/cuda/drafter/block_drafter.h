@@ -97,7 +97,7 @@ class CudaBlockDrafter final : public CudaDrafter {
   CudaDrafterWeights weights_;
   DeviceBuffer round_taps_, prefill_taps_;
   DeviceBuffer keys_, values_, cosines_, sines_;
-  DeviceBuffer control_, x_, context_x_, normed_, results_, workspace_, chunk_largest_, chunk_sums_;
+  DeviceBuffer control_, x_, context_x_, normed_, results_, workspace_, chunk_largest_, stretch_ends_;
   DeviceBuffer row_operand_;
   std::vector<DeviceBuffer> panels_;  // [kind][width 8, 16, 32]
   MappedHost<DraftControl> host_control_;

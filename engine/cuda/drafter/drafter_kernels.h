@@ -140,11 +140,13 @@ struct DraftRows {
   bool of_last_feature = false;
   [[nodiscard]] constexpr int pairs() const { return of_last_feature ? 1 : (first + count + 1) / 2 - first / 2; }
 };
-// [row][kMostLogitChunks].
+// By row of the block.
 struct DraftChunks {
-  float* largest = nullptr;
-  float* sums = nullptr;  // of 2^((logit - largest of the chunk) log2 e / temperature); NaN when a logit of the chunk
-                          // is not finite
+  // [row][logit_chunk_place(chunk)] (of kMostLogitChunks): ordered_logit of each chunk's largest logit.
+  std::uint32_t* largest = nullptr;
+  // [row][kMostLogitStretches]: the largest logit of a stretch, and its sum of 2^((logit - largest) log2 e /
+  // temperature), which is NaN when a logit of it is not finite.
+  float2* ends = nullptr;
 };
 // tokens: of the pass that the head's product was for.
 void launch_draft_chunks(const ProductResult& head, int tokens, const DraftRows& rows, const DraftControl* control,

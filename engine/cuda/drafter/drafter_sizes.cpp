@@ -65,7 +65,7 @@ DrafterSizes drafter_sizes(const BlockDrafterConfig& config, const EngineOptions
   sizes.rope = bytes(capacity * config.head_dim / 2, 4);
   sizes.x = bytes(kMostRoundTokens * config.hidden_size, 4);
   sizes.chunk_largest = bytes(kMostRoundTokens * kMostLogitChunks, 4);
-  sizes.chunk_sums = bytes(kMostRoundTokens * kMostLogitChunks, 4);
+  sizes.stretch_ends = bytes(kMostRoundTokens * kMostLogitStretches, 8);
   std::int64_t result_floats = 0;
   for (const WeightMatrix& matrix : product_shapes(config, options, head_rows)) {
     if (exact) result_floats = std::max(result_floats, kMostRoundTokens * matrix.rows);

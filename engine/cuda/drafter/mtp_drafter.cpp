@@ -38,6 +38,7 @@ void CudaMtpDrafter::check(const ModelConfig& config, const EngineOptions& optio
         "speculate.drafter",
         fmt::format("mtp: the checkpoint's MTP head has {} layers, only one is supported", config.mtp_layers));
   }
+  check_head_shape(config.vocab_size, config.hidden_size);
   if (2 * config.hidden_size > kMostJoinedColumns) {
     throw input_error("hidden_size", fmt::format("{} is too large for mtp on backend cuda", config.hidden_size));
   }
@@ -87,7 +88,7 @@ CudaMtpDrafter::CudaMtpDrafter(const Checkpoint& checkpoint, const EngineOptions
   results_ = DeviceBuffer(sizes.results, "drafter's products");
   workspace_ = DeviceBuffer(sizes.workspace, "drafter's attention");
   chunk_largest_ = DeviceBuffer(sizes.chunks, "largest logits");
-  chunk_sums_ = DeviceBuffer(sizes.chunks, "sums of exponentials");
+  stretch_ends_ = DeviceBuffer(sizes.stretch_ends, "sums of exponentials");
   row_operand_ = DeviceBuffer(sizes.row_operand, "drafter's activations");
   for (const auto& kind : sizes.panels)
     for (const std::size_t bytes : kind) {
@@ -228,7 +229,7 @@ void CudaMtpDrafter::launch_step(const Pass& pass, int step, int tokens) const {
   norm(tokens, increment, weights_.final_norm, input, normed_.as<float>(), "mtp.norm.weight", pass.launch);
   const ProductResult head = multiply(proposals, input, settings_, pass.launch);
   launch.part = "mtp.candidates";
-  const DraftChunks chunks{chunk_largest_.as<float>(), chunk_sums_.as<float>()};
+  const DraftChunks chunks{chunk_largest_.as<std::uint32_t>(), stretch_ends_.as<float2>()};
   const DraftRows rows{.first = 0, .count = 1, .out = step + 1, .of_last_feature = step == 0};
   launch_draft_chunks(head, tokens, rows, control(), chunks, launch);
   const DraftChain chain{ids_.as<std::int32_t>(), best_.as<std::int32_t>()};

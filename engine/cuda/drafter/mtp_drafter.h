@@ -86,7 +86,7 @@ class CudaMtpDrafter final : public CudaDrafter {
   std::optional<CudaKeyValueCache> cache_;
   DeviceBuffer cosines_, sines_, ids_;
   DeviceBuffer control_, controls_, best_, states_, prefill_hidden_, x_, normed_, results_, workspace_;
-  DeviceBuffer chunk_largest_, chunk_sums_, row_operand_;
+  DeviceBuffer chunk_largest_, stretch_ends_, row_operand_;
   std::vector<DeviceBuffer> panels_;  // [kind][width 8, 16, 32]
   MappedHost<DraftControl> host_control_;
   MappedHost<DraftOutcome> outcome_;

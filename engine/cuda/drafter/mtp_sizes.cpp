@@ -29,6 +29,7 @@ MtpSizes mtp_sizes(const ModelConfig& config, const EngineOptions& options, std:
   sizes.states = bytes_of(kMtpRing * config.hidden_size, 4);
   sizes.x = bytes_of(kMostRoundTokens * config.hidden_size, 4);
   sizes.chunks = bytes_of(kMostRoundTokens * kMostLogitChunks, 4);
+  sizes.stretch_ends = bytes_of(kMostRoundTokens * kMostLogitStretches, 8);
   const std::int64_t bound = attention_bound(slots - 1, slots);
   for (std::int64_t at = attention_bound(0, slots);; at = attention_bound(at, slots)) {
     sizes.workspace = std::max(sizes.workspace, attention_workspace_bytes(shape, at, kMostRoundTokens));

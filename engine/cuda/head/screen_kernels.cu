@@ -5,149 +5,187 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/cuda/device/async_copy.cuh"
 #include "engine/cuda/device/launch.cuh"
 #include "engine/cuda/device/ptx.cuh"
 #include "engine/cuda/head/logit_selection.cuh"
+#include "engine/cuda/head/logit_stretches.cuh"
 #include "engine/cuda/product/row_fields.h"
 #include "engine/cuda/product/stored_weight.cuh"
 
 namespace tare::engine {
 namespace {
 
-constexpr int kRowBlock = 256;
-constexpr int kChunkThreads = 256;
-constexpr int kChunkWarps = kChunkThreads / 32;
-constexpr int kQuads = kRowBlock / 64;  // a lane has two neighbouring rows of 64
-constexpr int kPlaneBatch = 2;          // planes of 248320x5120 over 264 blocks
+// A lane's share of two tokens' logits in a stretch, and what becomes of it.
+struct LargestLogits {
+  const LogitCut& cut;
+  int tokens;
+  std::uint32_t* largest;
+  RoundKeys* keys;
+  float most[2];
+  float zeros[2];  // NaN when a logit is not finite
 
-// A lane's share of one row of logits.
-struct LargestLogit {
-  float largest = -INFINITY;
-  float zeros = 0.0F;  // NaN when a logit is not finite
-
-  __device__ __forceinline__ void add(float logit) {
-    largest = fmaxf(largest, logit);
-    zeros = fmaf(logit, 0.0F, zeros);
+  __device__ __forceinline__ void begin() {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) most[i] = -INFINITY, zeros[i] = 0.0F;
+  }
+  __device__ __forceinline__ void add(const LaneLogits& logits) {
+#pragma unroll
+    for (int n = 0; n < 2 * kLaneQuads; ++n) {
+      if (logits.row + LaneLogits::laid_rows(n) >= cut.rows) continue;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        most[i] = fmaxf(most[i], logits.of[i][n]);
+        zeros[i] = fmaf(logits.of[i][n], 0.0F, zeros[i]);
+      }
+    }
+  }
+  __device__ __forceinline__ void finish(int stretch, int pair) {
+    const auto lane = static_cast<int>(threadIdx.x % 32);
+    const float of_chunk = largest_of_chunk(most);
+    const int token = 2 * pair + lane % 2;
+    const int chunk = stretch * kChunksAStretch + lane / kLanesAChunk;
+    if (lane % kLanesAChunk < 2 && token < tokens && chunk < cut.chunks)
+      largest[token * kMostLogitChunks + logit_chunk_place(chunk)] = ordered_logit(of_chunk);
+    const bool wrong[2] = {!(zeros[0] == 0.0F), !(zeros[1] == 0.0F)};
+    if (!__any_sync(~0U, wrong[0] || wrong[1])) return;
+    const unsigned any[2] = {__ballot_sync(~0U, wrong[0]), __ballot_sync(~0U, wrong[1])};
+    if (lane < 2 && token < tokens && any[lane] != 0) keys->fault[token] = 1;
   }
 };
 
-// A warp has one chunk of two tokens.
-__global__ void __launch_bounds__(kChunkThreads)
-    screen_chunks_kernel(const __grid_constant__ ProductResult screen, int tokens, float* largest, RoundKeys* keys) {
+template <bool kQuick>
+__global__ void __launch_bounds__(kStretchThreads, kStretchBlocks)
+    screen_chunks_kernel(const __grid_constant__ ProductResult screen, const __grid_constant__ LogitCut cut, int tokens,
+                         std::uint32_t* largest, RoundKeys* keys) {
   ptx::launch_dependents();
-  const int pairs = (tokens + 1) / 2;
-  const int task = static_cast<int>(blockIdx.x) * kChunkWarps + static_cast<int>(threadIdx.x) / 32;
-  const auto lane = static_cast<int>(threadIdx.x % 32);
-  const int pair = task % pairs;
-  const int chunk = task / pairs;
-  const int chunk_rows = logit_chunk_rows(screen.rows);
-  const int begin = chunk * chunk_rows;
-  const int end = min(begin + chunk_rows, screen.rows);
-  const int first_planes = screen.planes && begin < end ? screen.plan.planes(begin / kRowBlock) : 1;
-  ptx::wait_for_preceding_grid();
-  if (begin >= end) return;
-
-  LargestLogit rows[2];
-  for (int first = begin; first < end; first += kRowBlock) {
-    const int row = first + 2 * lane;
-    if (screen.planes) {
-      const int planes = first == begin ? first_planes : screen.plan.planes(first / kRowBlock);
-      float4 quads[kQuads];
-      product_quads<kPlaneBatch, 64>(screen, planes, row, pair, quads);
-#pragma unroll
-      for (int i = 0; i < kQuads; ++i) {
-        if (row + 64 * i < end) rows[0].add(quads[i].x), rows[1].add(quads[i].y);
-        if (row + 64 * i + 1 < end) rows[0].add(quads[i].z), rows[1].add(quads[i].w);
-      }
-    } else {
-      for (int i = 0; i < 2 * kQuads; ++i) {
-        const int id = row + i / 2 * 64 + i % 2;
-        if (id >= end) continue;
-        const float2 two = product_pair(screen, id, pair, tokens);
-        rows[0].add(two.x), rows[1].add(two.y);
-      }
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    for (int step = 16; step > 0; step /= 2) {
-      rows[i].largest = fmaxf(rows[i].largest, __shfl_xor_sync(~0U, rows[i].largest, step));
-      rows[i].zeros += __shfl_xor_sync(~0U, rows[i].zeros, step);
-    }
-    const int token = 2 * pair + i;
-    if (lane != 0 || token >= tokens) continue;
-    largest[token * kMostLogitChunks + chunk] = rows[i].largest;
-    if (!(rows[i].zeros == 0.0F)) keys->fault[token] = 1;
-  }
+  LargestLogits logits{.cut = cut, .tokens = tokens, .largest = largest, .keys = keys, .most = {}, .zeros = {}};
+  go_over_stretch<kQuick>(screen, cut, tokens, 0, (tokens + 1) / 2, logits);
 }
 
-// Thread blocks a token: each finds the candidates, and scores its share of them.
-constexpr int kParts = 8;
-constexpr int kScored = kMostCandidates / kParts;
-constexpr int kLanes = 4;                         // that hold a row of a unit
-constexpr int kChains = 8;                        // of a reference product's sums: unit u is of chain u % 8
+// Thread blocks a token: each finds the candidates, and scores its share of them, a warp a candidate at most. As many
+// as leave one to an SM, so that the rows of few tokens come to many SMs at once.
+constexpr int kMostBlocks = 128;
+constexpr int kMostChoiceBytes = 200 * 1024;  // shared memory of one on Hopper, less what is static
+constexpr int kLeastParts = 8;  // four rows of BF16 at hidden 5120 are 80 KB, and lie beside a block of a product
+constexpr int kLanes = 4;       // that hold a row of a unit
+constexpr int kChains = 8;      // of a reference product's sums: unit u is of chain u % 8
+constexpr int kRunWords = 4;    // of a lane, neighbours
 constexpr int kPaddedColumns = kUnitColumns + 8;  // of a unit's numbers in shared memory: other banks for each chain
+static_assert(kMostCandidates / kLeastParts <= kSelectWarps);
 
-[[nodiscard]] constexpr int shared_words(WeightFormat format) {
-  return (kept_words(format) + 3) / 4 * 4;
+[[nodiscard]] __host__ __device__ constexpr int runs(WeightFormat format) {
+  return (thread_words(format) + kRunWords - 1) / kRunWords;
 }
 [[nodiscard]] __host__ __device__ constexpr int units_of(std::int64_t columns) {
   return static_cast<int>((columns + kUnitColumns - 1) / kUnitColumns);
 }
 
-// Dynamic shared memory: numbers of the row [unit][kPaddedColumns], scales [scored][unit], words
-// [scored][unit][lane][shared_words]. The first two are padded to whole 16 bytes.
+// Dynamic shared memory: words as they lie in the head's tiles [scored][run][unit][lane][kRunWords], numbers of the
+// token's row [unit][kPaddedColumns], and pairs of scales [scored][unit], one of them the row's.
 struct ChoiceSpace {
   int units;
+  int scored;  // candidates of a thread block
+  [[nodiscard]] __host__ __device__ constexpr int words(int runs) const {
+    return scored * units * runs * kLanes * kRunWords;
+  }
   [[nodiscard]] __host__ __device__ constexpr int numbers() const { return units * kPaddedColumns; }
-  [[nodiscard]] __host__ __device__ constexpr int scales() const { return (kScored * units + 3) / 4 * 4; }
-  [[nodiscard]] __host__ __device__ constexpr int words(int a_lane) const { return kScored * units * kLanes * a_lane; }
+  [[nodiscard]] __host__ __device__ constexpr int scales() const { return scored * units; }
+  [[nodiscard]] constexpr int bytes(WeightFormat format) const {
+    return static_cast<int>(sizeof(float)) * (words(runs(format)) + numbers() + scales());
+  }
 };
 
 struct ChoiceHead {
   const std::byte* tiles = nullptr;
   int columns = 0;
   int units_a_row_block = 0;
+  int units = 0;      // that have columns
+  int parts = 0;      // thread blocks a token
+  int scored = 0;     // candidates of a thread block
+  int row_warps = 0;  // that bring one of them
 };
 
-// The words of one lane of a row's unit, on their way to shared memory.
+// Asks for the numbers of a token's row; those past the columns are 0.
+__device__ __forceinline__ void ask_numbers(const float* row, int columns, int units, float* numbers) {
+#pragma unroll 1
+  for (int column = 2 * static_cast<int>(threadIdx.x); column < units * kUnitColumns; column += 2 * kSelectThreads) {
+    float* target = numbers + column / kUnitColumns * kPaddedColumns + column % kUnitColumns;
+    if (column < columns) {
+      copy_async<8>(target, row + column);
+    } else {
+      *reinterpret_cast<float2*>(target) = {0.0F, 0.0F};
+    }
+  }
+}
+// Rounds what this thread asked for.
+__device__ __forceinline__ void round_numbers(int units, float* numbers) {
+#pragma unroll 1
+  for (int column = 2 * static_cast<int>(threadIdx.x); column < units * kUnitColumns; column += 2 * kSelectThreads) {
+    auto* two = reinterpret_cast<float2*>(numbers + column / kUnitColumns * kPaddedColumns + column % kUnitColumns);
+    *two = __bfloat1622float2(__float22bfloat162_rn(*two));
+  }
+}
+
+// Asks for row `id` of the head, by `warps` warps of which this is number `warp`.
 template <WeightFormat kFormat>
-__device__ __forceinline__ void keep_words(const std::byte* unit, int row, int p, std::uint32_t* target) {
-  const auto* codes = reinterpret_cast<const std::uint32_t*>(unit);
+__device__ __forceinline__ void ask_row(const ChoiceHead& head, int id, int units, int warp, int warps,
+                                        std::uint32_t* words, std::uint32_t* scales) {
   constexpr int kWords = thread_words(kFormat);
-  std::uint32_t words[kWords];
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  const int p = lane % kLanes;
+  const int row = id % kUnitRows;
   const int tile = row_tile(row);
   const int thread = row_thread(row, p);
-  if constexpr (kWords % 4 == 0) {
+  const std::byte* first =
+      head.tiles + static_cast<std::int64_t>(id / kUnitRows) * head.units_a_row_block * unit_bytes(kFormat);
+#pragma unroll 1
+  for (int unit = warp * kChains + lane / kLanes; unit < units; unit += warps * kChains) {
+    const std::byte* source = first + static_cast<std::int64_t>(unit) * unit_bytes(kFormat);
+    const auto* codes = reinterpret_cast<const std::uint32_t*>(source);
+    std::uint32_t* target = words + (unit * kLanes + p) * kRunWords;
+    if constexpr (kWords % kRunWords == 0) {
 #pragma unroll
-    for (int i = 0; i < kWords; i += 4) {
-      const uint4 four = *reinterpret_cast<const uint4*>(codes + thread_word(kFormat, tile, thread, i));
-      words[i] = four.x, words[i + 1] = four.y, words[i + 2] = four.z, words[i + 3] = four.w;
+      for (int i = 0; i < kWords; i += kRunWords) {
+        copy_async<16>(target + i * units * kLanes, codes + thread_word(kFormat, tile, thread, i));
+      }
+    } else {  // two neighbours and one apart
+      static_assert(kWords == 3);
+      copy_async<8>(target, codes + thread_word(kFormat, tile, thread, 0));
+      copy_async<4>(target + 2, codes + thread_word(kFormat, tile, thread, 2));
     }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) words[i] = codes[thread_word(kFormat, tile, thread, i)];
+    if constexpr (row_scales_a_unit(kFormat) == 1) {
+      if (p == 0) copy_async<4>(scales + unit, source + unit_code_bytes(kFormat) + scale_place(row) / 2 * 4);
+    }
   }
-#pragma unroll
-  for (int i = 0; i < kept_words(kFormat); ++i) target[i] = kept_word(kFormat, words, row_half(row), i);
 }
 
 // A row's logit, in all lanes of a warp: lane 4 c + p has chain c and columns 2 p, 2 p + 1 of every eight.
 template <WeightFormat kFormat>
-__device__ __forceinline__ float score(const ChoiceSpace& space, int half, const float* numbers, const float* scales,
+__device__ __forceinline__ float score(int id, int units, const float* numbers, const std::uint32_t* scales,
                                        const std::uint32_t* words) {
-  constexpr int kWords = shared_words(kFormat);
+  constexpr int kRuns = runs(kFormat);
   const auto lane = static_cast<int>(threadIdx.x % 32);
   const int p = lane % kLanes;
+  const int half = row_half(id % kUnitRows);
   float sum = 0.0F;
-  for (int unit = lane / kLanes; unit < space.units; unit += kChains) {
-    std::uint32_t kept[kWords];
+#pragma unroll 2
+  for (int unit = lane / kLanes; unit < units; unit += kChains) {
+    std::uint32_t stored[kRuns * kRunWords];
 #pragma unroll
-    for (int i = 0; i < kWords; i += 4) {
-      const uint4 four = *reinterpret_cast<const uint4*>(words + (unit * kLanes + p) * kWords + i);
-      kept[i] = four.x, kept[i + 1] = four.y, kept[i + 2] = four.z, kept[i + 3] = four.w;
+    for (int run = 0; run < kRuns; ++run) {
+      const uint4 four = *reinterpret_cast<const uint4*>(words + ((run * units + unit) * kLanes + p) * kRunWords);
+      stored[kRunWords * run] = four.x, stored[kRunWords * run + 1] = four.y;
+      stored[kRunWords * run + 2] = four.z, stored[kRunWords * run + 3] = four.w;
     }
-    const float scale = scales[unit];
+    std::uint32_t kept[kept_words(kFormat)];
+#pragma unroll
+    for (int i = 0; i < kept_words(kFormat); ++i) kept[i] = kept_word(kFormat, stored, half, i);
+    float scale = 1.0F;
+    if constexpr (row_scales_a_unit(kFormat) == 1) {
+      const std::uint32_t pair = scales[unit];
+      scale = __half2float(__ushort_as_half(static_cast<unsigned short>(pair >> (16 * half))));
+    }
 #pragma unroll
     for (int part = 0; part < 8; ++part) {
       const auto two = *reinterpret_cast<const float2*>(numbers + unit * kPaddedColumns + 8 * part + 2 * p);
@@ -162,62 +200,56 @@ __device__ __forceinline__ float score(const ChoiceSpace& space, int half, const
   for (int chain = 1; chain < kChains; ++chain) total += __shfl_sync(~0U, sum, chain * kLanes);
   return total;
 }
+static_assert(scale_place(8) % 2 == 1 && scale_place(0) % 2 == 0, "the scale of a row's half");
 
-template <WeightFormat kFormat>
+template <WeightFormat kFormat, bool kPlanes>
 __global__ void __launch_bounds__(kSelectThreads)
-    screen_choice_kernel(const __grid_constant__ ScreenChoiceArguments arguments,
+    screen_choice_kernel(const __grid_constant__ ScreenChoiceArguments arguments, const __grid_constant__ LogitCut cut,
                          const __grid_constant__ ChoiceHead head) {
   __shared__ SelectSpace select;
-  extern __shared__ __align__(16) float shared[];
-  ptx::launch_dependents();
-  const ChoiceSpace space{units_of(head.columns)};
-  float* numbers = shared;
-  float* scales = numbers + space.numbers();
-  auto* words = reinterpret_cast<std::uint32_t*>(scales + space.scales());
-  const int token = static_cast<int>(blockIdx.x) / kParts;
-  const int part = static_cast<int>(blockIdx.x) % kParts;
+  extern __shared__ __align__(16) std::uint32_t words[];
+  const ChoiceSpace space{.units = head.units, .scored = head.scored};
+  auto* numbers = reinterpret_cast<float*>(words + space.words(runs(kFormat)));
+  auto* scales = reinterpret_cast<std::uint32_t*>(numbers + space.numbers());
+  const int token = static_cast<int>(blockIdx.x) / head.parts;
+  const int part = static_cast<int>(blockIdx.x) % head.parts;
   const auto thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32;
+  prepare_selection<kPlanes>(arguments.screen, cut, select);
   ptx::wait_for_preceding_grid();
 
-  const float* row_of_token = arguments.hidden + static_cast<std::int64_t>(token) * head.columns;
-  for (int column = 2 * thread; column < space.units * kUnitColumns; column += 2 * kSelectThreads) {
-    float2 two{0.0F, 0.0F};
-    if (column < head.columns) two = *reinterpret_cast<const float2*>(row_of_token + column);
-    if (arguments.rounded) two = __bfloat1622float2(__float22bfloat162_rn(two));
-    *reinterpret_cast<float2*>(numbers + column / kUnitColumns * kPaddedColumns + column % kUnitColumns) = two;
+  ask_numbers(arguments.hidden + static_cast<std::int64_t>(token) * head.columns, head.columns, space.units, numbers);
+  commit_copies();
+  select_candidates<kPlanes>(arguments.screen, cut, token, arguments.largest + token * kMostLogitChunks,
+                             arguments.candidates, select);
+
+  // Candidate part + parts i is this block's i-th; all its warps bring rows.
+  const auto candidate = [&](int i) {
+    const int index = part + head.parts * i;
+    return index < arguments.candidates ? select.chosen[index] : 0;
+  };
+  const int asked = warp / head.row_warps;
+  const auto row_words = space.units * runs(kFormat) * kLanes * kRunWords;
+  const LogitKey asked_key = candidate(asked);
+  if (asked_key != 0) {
+    ask_row<kFormat>(head, id_of(asked_key), space.units, warp % head.row_warps, head.row_warps,
+                     words + asked * row_words, scales + asked * space.units);
   }
-  select_candidates(arguments.screen, token, arguments.largest + token * kMostLogitChunks, arguments.candidates,
-                    select);
+  commit_copies();
   if (arguments.chosen != nullptr && part == 0 && thread < kMostCandidates) {
-    const LogitKey key = select.keys[thread];
+    const LogitKey key = select.chosen[thread];
     arguments.chosen[token * kMostCandidates + thread] = thread < arguments.candidates && key != 0 ? id_of(key) : -1;
   }
-
-  // Candidate part + kParts i is this block's i-th.
-  const auto candidate = [&](int i) {
-    const int index = part + kParts * i;
-    return index < arguments.candidates ? select.keys[index] : 0;
-  };
-  const auto unit_of = [&](int id, int unit) {
-    return head.tiles +
-           (static_cast<std::int64_t>(id / kUnitRows) * head.units_a_row_block + unit) * unit_bytes(kFormat);
-  };
-  for (int task = thread; task < kScored * space.units * kLanes; task += kSelectThreads) {
-    const int i = task / (space.units * kLanes);
-    const LogitKey key = candidate(i);
-    if (key == 0) break;
-    const int unit = task / kLanes % space.units;
-    const int row = id_of(key) % kUnitRows;
-    const std::byte* source = unit_of(id_of(key), unit);
-    keep_words<kFormat>(source, row, task % kLanes, words + task * shared_words(kFormat));
-    if (task % kLanes == 0) scales[i * space.units + unit] = row_scale<kFormat>(source, row);
+  if (arguments.rounded) {
+    wait_for_copies<1>();
+    round_numbers(space.units, numbers);
   }
+  wait_for_copies<0>();
+  ptx::launch_dependents();  // not before: a product's first ring of weights would be in these rows' way
   __syncthreads();
-  const int warp = thread / 32;
-  if (warp >= kScored || candidate(warp) == 0) return;
+  if (warp >= space.scored || candidate(warp) == 0) return;
   const int id = id_of(candidate(warp));
-  const float logit = score<kFormat>(space, row_half(id % kUnitRows), numbers, scales + warp * space.units,
-                                     words + warp * space.units * kLanes * shared_words(kFormat));
+  const float logit = score<kFormat>(id, space.units, numbers, scales + warp * space.units, words + warp * row_words);
   if (thread % 32 != 0) return;
   atomicMax(&arguments.keys->best[token], make_logit_key(logit, id));
   if (!isfinite(logit)) arguments.keys->fault[token] = 1;
@@ -225,28 +257,38 @@ __global__ void __launch_bounds__(kSelectThreads)
 
 template <WeightFormat kFormat>
 void launch_choice(const ScreenChoiceArguments& arguments, const CudaLaunch& launch) {
-  const ChoiceHead head{arguments.head.tiles, static_cast<int>(arguments.head.columns),
-                        static_cast<int>(units_a_row_block(arguments.head.columns))};
-  launch_kernel("screen_choice", screen_choice_kernel<kFormat>,
-                {.blocks = arguments.tokens * kParts,
-                 .threads = kSelectThreads,
-                 .shared_bytes = screen_choice_shared_bytes(kFormat, arguments.head.columns)},
-                launch, arguments, head);
+  const int units = units_of(arguments.head.columns);
+  const auto shared_bytes = [&](int parts) {
+    return ChoiceSpace{.units = units, .scored = kMostCandidates / parts}.bytes(kFormat);
+  };
+  int parts = kMostCandidates;
+  while (parts > kLeastParts && arguments.tokens * parts > kMostBlocks && shared_bytes(parts / 2) <= kMostChoiceBytes)
+    parts /= 2;
+  const ChoiceHead head{.tiles = arguments.head.tiles,
+                        .columns = static_cast<int>(arguments.head.columns),
+                        .units_a_row_block = static_cast<int>(units_a_row_block(arguments.head.columns)),
+                        .units = units,
+                        .parts = parts,
+                        .scored = kMostCandidates / parts,
+                        .row_warps = kSelectWarps * parts / kMostCandidates};
+  launch_kernel("screen_choice",
+                arguments.screen.planes ? screen_choice_kernel<kFormat, true> : screen_choice_kernel<kFormat, false>,
+                {.blocks = arguments.tokens * parts, .threads = kSelectThreads, .shared_bytes = shared_bytes(parts)},
+                launch, arguments, cut_of(arguments.screen), head);
 }
 
 }  // namespace
 
-int screen_choice_shared_bytes(WeightFormat head, std::int64_t columns) {
-  const ChoiceSpace space{units_of(columns)};
-  return static_cast<int>(sizeof(float)) * (space.numbers() + space.scales() + space.words(shared_words(head)));
+bool can_choose_from(WeightFormat head, std::int64_t columns) {
+  return ChoiceSpace{.units = units_of(columns), .scored = 1}.bytes(head) <= kMostChoiceBytes;
 }
 
-void launch_screen_chunks(const ProductResult& screen, int tokens, float* largest, RoundKeys* keys,
+void launch_screen_chunks(const ProductResult& screen, int tokens, std::uint32_t* largest, RoundKeys* keys,
                           const CudaLaunch& launch) {
-  const int tasks = logit_chunks(screen.rows) * ((tokens + 1) / 2);
-  launch_kernel("screen_chunks", screen_chunks_kernel,
-                {.blocks = (tasks + kChunkWarps - 1) / kChunkWarps, .threads = kChunkThreads}, launch, screen, tokens,
-                largest, keys);
+  const LogitCut cut = cut_of(screen);
+  launch_kernel("screen_chunks", is_quick(screen, cut) ? screen_chunks_kernel<true> : screen_chunks_kernel<false>,
+                {.blocks = stretch_grid(cut, (tokens + 1) / 2), .threads = kStretchThreads}, launch, screen, cut,
+                tokens, largest, keys);
 }
 
 void launch_screen_choice(const ScreenChoiceArguments& arguments, const CudaLaunch& launch) {

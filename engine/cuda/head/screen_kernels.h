@@ -13,15 +13,16 @@
 
 namespace tare::engine {
 
-// Writes the largest logit of each chunk to largest [token][kMostLogitChunks]; keys->fault[token] = 1 where a logit is
-// not finite.
-void launch_screen_chunks(const ProductResult& screen, int tokens, float* largest, RoundKeys* keys,
+// Writes the largest logit of each chunk, as ordered_logit, to largest [token][logit_chunk_place(chunk)] (of
+// kMostLogitChunks; those of no chunk are left alone);
+// keys->fault[token] = 1 where a logit is not finite.
+void launch_screen_chunks(const ProductResult& screen, int tokens, std::uint32_t* largest, RoundKeys* keys,
                           const CudaLaunch& launch);
 
 struct ScreenChoiceArguments {
   ProductResult screen;
   int tokens = 0;
-  const float* largest = nullptr;  // as launch_screen_chunks left it
+  const std::uint32_t* largest = nullptr;  // as launch_screen_chunks left it
   int candidates = kMostCandidates;
   WeightMatrix head;
   // [token][head.columns] FP32, an even number of columns: what the head is multiplied with, rounded to BF16 first or
@@ -37,7 +38,7 @@ struct ScreenChoiceArguments {
 // largest of itself and the key of the best candidate, ties to the lowest token; keys->fault[token] = 1 where a logit
 // is not finite. The keys must have been emptied.
 void launch_screen_choice(const ScreenChoiceArguments& arguments, const CudaLaunch& launch);
-// Shared memory of its thread blocks, which bounds the columns.
-[[nodiscard]] int screen_choice_shared_bytes(WeightFormat head, std::int64_t columns);
+// Whether the shared memory of a thread block has room for a row of `columns` columns.
+[[nodiscard]] bool can_choose_from(WeightFormat head, std::int64_t columns);
 
 }  // namespace tare::engine

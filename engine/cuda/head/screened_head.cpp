@@ -10,9 +10,7 @@
 namespace tare::engine {
 namespace {
 
-// Of a thread block on Hopper, less what is static.
-constexpr int kMostSharedBytes = 200 * 1024;
-constexpr std::size_t kLargestBytes = sizeof(float) * kMostRoundTokens * kMostLogitChunks;
+constexpr std::size_t kLargestBytes = sizeof(std::uint32_t) * kMostRoundTokens * kMostLogitChunks;
 constexpr std::size_t kChosenBytes = sizeof(std::int32_t) * kMostRoundTokens * kMostCandidates;
 
 }  // namespace
@@ -30,7 +28,8 @@ void CudaScreenedHead::check(const ModelConfig& config, const EngineOptions& opt
                                   has_tensor_scale(head) ? " and E4M3 scales" : ""),
                       "set head.screen to none, or the head to bf16, q8, q4, q3 or fp8 with FP16 scales");
   }
-  if (screen_choice_shared_bytes(head.format, config.hidden_size) > kMostSharedBytes) {
+  check_head_shape(config.vocab_size, config.hidden_size);
+  if (!can_choose_from(head.format, config.hidden_size)) {
     throw input_error("hidden_size", fmt::format("{} is too large for head.screen on backend cuda", config.hidden_size),
                       "set head.screen to none");
   }
@@ -60,12 +59,12 @@ void CudaScreenedHead::launch(const ProductResult& screened, const float* hidden
   CudaLaunch here = launch;
   here.part = "logits";
   here.bytes = 0;
-  launch_screen_chunks(screened, tokens, largest_.as<float>(), keys, here);
+  launch_screen_chunks(screened, tokens, largest_.as<std::uint32_t>(), keys, here);
   here.part = weights_.head.names.front();
   here.bytes = row_bytes() * static_cast<std::uint64_t>(tokens * candidates_);
   launch_screen_choice({.screen = screened,
                         .tokens = tokens,
-                        .largest = largest_.as<float>(),
+                        .largest = largest_.as<std::uint32_t>(),
                         .candidates = candidates_,
                         .head = weights_.head.matrix,
                         .hidden = hidden,

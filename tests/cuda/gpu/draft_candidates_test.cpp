@@ -37,16 +37,16 @@ class CandidatesCase {
     control.candidates = candidates;
     control.inverse_temperature = static_cast<float>(1 / temperature);
     const DeviceBuffer device_control = on_device(std::vector<DraftControl>{control});
-    const PoisonedBuffer largest(kMostRoundTokens * kMostLogitChunks * sizeof(float));
-    const PoisonedBuffer sums(kMostRoundTokens * kMostLogitChunks * sizeof(float));
+    const PoisonedBuffer largest(kMostRoundTokens * kMostLogitChunks * sizeof(std::uint32_t));
+    const PoisonedBuffer ends(kMostRoundTokens * kMostLogitStretches * sizeof(float2));
     std::memset(outcome_.get(), 0xFF, sizeof(DraftOutcome));
-    const DraftChunks chunks{largest.as<float>(), sums.as<float>()};
+    const DraftChunks chunks{largest.as<std::uint32_t>(), ends.as<float2>()};
     const DraftRows rows{.first = 1, .count = block_ - 1, .out = 1};
     launch_draft_chunks(result_, block_, rows, device_control.as<DraftControl>(), chunks, {});
     launch_draft_candidates(result_, rows, device_control.as<DraftControl>(), chunks, {}, outcome_.get(), {});
     synchronize();
     EXPECT_TRUE(largest.canaries_intact());
-    EXPECT_TRUE(sums.canaries_intact());
+    EXPECT_TRUE(ends.canaries_intact());
   }
 
   [[nodiscard]] std::vector<std::int32_t> sorted(int row, int candidates, bool lowest_first = true) const {

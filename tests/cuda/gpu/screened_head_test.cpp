@@ -54,13 +54,13 @@ class ScreenCase {
     RoundKeys empty{};
     const PoisonedBuffer keys(sizeof(RoundKeys));
     copy_to_device(keys.data(), std::as_bytes(std::span(&empty, 1)));
-    const PoisonedBuffer largest(static_cast<std::size_t>(tokens_) * kMostLogitChunks * sizeof(float));
+    const PoisonedBuffer largest(static_cast<std::size_t>(tokens_) * kMostLogitChunks * sizeof(std::uint32_t));
     const PoisonedBuffer chosen(static_cast<std::size_t>(tokens_) * kMostCandidates * sizeof(std::int32_t));
     const DeviceBuffer hidden = on_device(hidden_);
-    launch_screen_chunks(result_, tokens_, largest.as<float>(), keys.as<RoundKeys>(), {});
+    launch_screen_chunks(result_, tokens_, largest.as<std::uint32_t>(), keys.as<RoundKeys>(), {});
     launch_screen_choice({.screen = result_,
                           .tokens = tokens_,
-                          .largest = largest.as<float>(),
+                          .largest = largest.as<std::uint32_t>(),
                           .candidates = candidates,
                           .head = weights_.matrix(),
                           .hidden = hidden.as<float>(),
