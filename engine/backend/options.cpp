@@ -311,6 +311,10 @@ std::vector<Field> make_fields() {
   fields.push_back(integer_field(
       "cuda.trigger", -1, 1 << 20, [](EngineOptions & o) -> auto& { return o.cuda.trigger; },
       "a weight product lets its successor start when a block has this many unit pairs left to ask for; -1: at once"));
+  fields.push_back(flag_field(
+      "cuda.activating_product", [](EngineOptions & o) -> auto& { return o.cuda.activating_product; },
+      "the product of gate and up applies the MLP's activation itself where its rows come out evenly over the SMs; "
+      "false: a kernel of its own does"));
   fields.push_back({"cuda.l2_fill_mb",
                     "number",
                     {},

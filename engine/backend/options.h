@@ -94,7 +94,9 @@ struct EngineOptions {
     std::int64_t out_blocks_per_sm = 1;  // the same of the output projections, which start beside GDN and attention
     std::int64_t trigger = -1;  // a product lets its successor start when a block has this many unit pairs left to ask
                                 // for; -1: at once
-    double l2_fill_mb = 0;      // weights that the extra blocks of a GDN or attention kernel pull into L2
+    bool activating_product = true;  // gate's and up's product applies the activation itself where its rows come out
+                                     // evenly over the SMs; false: a kernel of its own does
+    double l2_fill_mb = 0;           // weights that the extra blocks of a GDN or attention kernel pull into L2
     std::int64_t l2_fill_blocks = 16;
   } cuda;
   struct Handicap {  // instrument: a known cost a round, spun after the round's work and inside its time

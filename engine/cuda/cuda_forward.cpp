@@ -35,7 +35,8 @@ ProductSettings product_settings(const EngineOptions& options, const CudaDevice&
 
 ProductSettings out_settings(const EngineOptions& options, const CudaDevice& device) {
   return {.blocks = device.multiprocessors * static_cast<int>(options.cuda.out_blocks_per_sm),
-          .trigger_pairs = static_cast<int>(options.cuda.trigger)};
+          .trigger_pairs = static_cast<int>(options.cuda.trigger),
+          .alone = options.cuda.out_blocks_per_sm == 1};
 }
 
 // Shapes of every product of a round, without weights.
@@ -74,10 +75,11 @@ std::array<std::int64_t, kOperandKinds> operand_columns(const ModelConfig& confi
 struct Sizes {
   std::size_t x = 0, normed = 0, logits = 0, results = 0, gate_results = 0, workspace = 0, row_operand = 0;
   std::size_t panels[kOperandKinds][3] = {};
-  std::size_t scratch = 0, rope = 0;
+  std::size_t scratch = 0, rope = 0, gate_up = 0;
 
   [[nodiscard]] std::uint64_t total() const {
-    std::uint64_t sum = x + normed + logits + results + gate_results + workspace + row_operand + scratch + rope;
+    std::uint64_t sum =
+        x + normed + logits + results + gate_results + workspace + row_operand + scratch + rope + gate_up;
     for (const auto& kind : panels)
       for (const std::size_t bytes : kind) sum += bytes;
     return sum;
@@ -105,6 +107,8 @@ Sizes sizes_of(const ModelConfig& config, const EngineOptions& options, std::int
       }
     }
   }
+  result_floats = std::max(result_floats,
+                           GateUpProduct::plane_floats(config.intermediate_size, config.hidden_size, options, device));
   const CudaAttentionShape attention = attention_shape_of(config);
   const auto bytes = [](std::int64_t elements, std::int64_t size) { return static_cast<std::size_t>(elements * size); };
   Sizes sizes;
@@ -127,6 +131,7 @@ Sizes sizes_of(const ModelConfig& config, const EngineOptions& options, std::int
           static_cast<std::size_t>(operand_bytes(OperandLayout::kFP16Panels, columns[kind], kWidths[i]));
   sizes.scratch = exact ? 0 : kPrefillScratchBytes;
   sizes.rope = bytes(capacity * config.rotary_dim, 4);
+  sizes.gate_up = GateUpProduct::work_bytes(config.intermediate_size, config.hidden_size, options, device);
   return sizes;
 }
 
@@ -155,7 +160,8 @@ CudaForward::CudaForward(const ModelConfig& config, const EngineOptions& options
       weights_(weights),
       device_(device),
       settings_(product_settings(options, device)),
-      out_settings_(out_settings(options, device)) {
+      out_settings_(out_settings(options, device)),
+      gate_up_(config.intermediate_size, config.hidden_size, options, device) {
   const Sizes sizes = sizes_of(config, options, capacity, device);
   for (const LayerKind kind : config.layers) {
     Layer& layer = layers_.emplace_back();
@@ -251,6 +257,19 @@ void CudaForward::norm(const Pass& pass, const ProductResult& increment, const D
                        pass.launch);
 }
 
+void CudaForward::activate(const Pass& pass, const CudaLayerWeights& weights, const Operand& normed,
+                           const Operand& out) const {
+  if (gate_up_.takes(normed)) {
+    CudaLaunch launch = pass.launch;
+    launch.part = weights.gate_up.names.front();
+    launch.bytes = weights.gate_up.bytes();
+    gate_up_.launch(weights.gate_up.matrix, normed, out, results_.as<float>(), settings_, launch);
+    return;
+  }
+  const ProductResult gate_up = multiply(pass, weights.gate_up, normed, {}, settings_);
+  launch_mlp_activation(gate_up, pass.tokens, static_cast<int>(config_.intermediate_size), out, pass.launch);
+}
+
 L2Fill CudaForward::fill_of(const CudaProjection& projection) const {
   const auto most = static_cast<std::int64_t>(options_.cuda.l2_fill_mb * static_cast<double>(kMegabyte));
   return {.data = projection.matrix.tiles,
@@ -316,10 +335,9 @@ ProductResult CudaForward::run_layers(const Pass& pass, const LayerCallback& on_
     const Operand normed = operand(pass, OperandKind::kNormed, weights.gate_up.matrix);
     here.launch.part = fmt::format("layers.{}.post_attention_layernorm.weight", layer);
     norm(here, increment, weights.post_norm, normed, nullptr, -1);
-    const ProductResult gate_up = multiply(pass, weights.gate_up, normed, {}, settings_);
     const Operand activated = operand(pass, OperandKind::kActivated, weights.down.matrix);
     here.launch.part = fmt::format("layers.{}.mlp", layer);
-    launch_mlp_activation(gate_up, pass.tokens, static_cast<int>(config_.intermediate_size), activated, here.launch);
+    activate(here, weights, normed, activated);
     increment = multiply(pass, weights.down, activated, {}, settings_);
   }
   return increment;

@@ -12,6 +12,7 @@
 #include "engine/cuda/device/cuda_device.h"
 #include "engine/cuda/elementwise.h"
 #include "engine/cuda/head/screened_head.h"
+#include "engine/cuda/product/gate_up_product.h"
 #include "engine/cuda/product/prefill_product.h"
 #include "engine/cuda/taps.h"
 #include "engine/cuda/weights/model_weights.h"
@@ -101,6 +102,7 @@ class CudaForward {
   CudaDevice device_;
   ProductSettings settings_;
   ProductSettings out_settings_;  // of the output projections
+  GateUpProduct gate_up_;
   std::vector<Layer> layers_;
   std::optional<CudaScreenedHead> screened_;
   std::optional<CudaKeyValueMove> move_;
@@ -122,6 +124,8 @@ class CudaForward {
   ProductResult run_layers(const Pass& pass, const LayerCallback& on_layer) const;
   ProductResult run_gdn(const Pass& pass, std::int64_t layer, const Operand& input) const;
   ProductResult run_attention(const Pass& pass, std::int64_t layer, const Operand& input) const;
+  // silu(gate) up of `normed` to `out`.
+  void activate(const Pass& pass, const CudaLayerWeights& weights, const Operand& normed, const Operand& out) const;
   [[nodiscard]] L2Fill fill_of(const CudaProjection& projection) const;
 };
 

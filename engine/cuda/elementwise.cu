@@ -9,6 +9,7 @@
 #include "engine/cuda/device/take_control.h"
 #include "engine/cuda/elementwise.h"
 #include "engine/cuda/logit_key.cuh"
+#include "engine/cuda/product/gate_up_rows.h"
 #include "engine/cuda/product/operand.cuh"
 #include "engine/cuda/product/product_result.cuh"
 
@@ -84,8 +85,10 @@ __global__ void __launch_bounds__(kActivationThreads)
     const int column = group * kOperandGroup + 2 * lane;
     float2 value{0.0F, 0.0F};
     if (column < size && token < tokens) {
-      value.x = silu(product_value(gate_up, column, token)) * product_value(gate_up, size + column, token);
-      value.y = silu(product_value(gate_up, column + 1, token)) * product_value(gate_up, size + column + 1, token);
+      const auto gate = static_cast<int>(gate_place(column));  // `size` is even: so are these, and neighbours follow
+      const auto up = static_cast<int>(up_place(column, size));
+      value.x = silu(product_value(gate_up, gate, token)) * product_value(gate_up, up, token);
+      value.y = silu(product_value(gate_up, gate + 1, token)) * product_value(gate_up, up + 1, token);
     }
     store_group(out, group, token, value);
   }
@@ -97,20 +100,19 @@ struct ActivationTask {
   int group;
   int pair;
   int column;  // of this lane, and the one after it
-  int gate_planes;
-  int up_planes;
-  std::int64_t gate_place;
-  std::int64_t up_place;
+  int planes;  // a group's rows of gate and up lie in one row block
+  std::int64_t gate;
+  std::int64_t up;
 
   __device__ __forceinline__ ActivationTask(const ProductResult& gate_up, int pairs, int size, int task)
       : group(task / pairs),
         pair(task % pairs),
         column(group * kOperandGroup + 2 * static_cast<int>(threadIdx.x % 32)) {
-    const int row = min(size + column, gate_up.rows - 1);  // even, as size is
-    gate_planes = gate_up.plan.planes(min(column, size - 1) / kUnitRows);
-    up_planes = gate_up.plan.planes(row / kUnitRows);
-    gate_place = plane_place(gate_up.width, column, 2 * pair);
-    up_place = plane_place(gate_up.width, row, 2 * pair);
+    const int inside = min(column, size - 2);  // even, as size is
+    const auto row = static_cast<int>(gate_place(inside));
+    planes = gate_up.plan.planes(row / kUnitRows);
+    gate = plane_place(gate_up.width, row, 2 * pair);
+    up = plane_place(gate_up.width, static_cast<int>(up_place(inside, size)), 2 * pair);
   }
 };
 
@@ -121,16 +123,18 @@ __device__ __forceinline__ void add(float4& sum, const float4& more) {
 // The planes of gate and of up, in order; both are on their way together.
 __device__ __forceinline__ void add_both_planes(const float* data, std::int64_t stride, const ActivationTask& task,
                                                 float4& gate, float4& up) {
-  const float* gate_source = data + task.gate_place;
-  const float* up_source = data + task.up_place;
+  const float* gate_source = data + task.gate;
+  const float* up_source = data + task.up;
 #pragma unroll 1
-  for (int first = 0; first < max(task.gate_planes, task.up_planes); first += kActivationPlaneBatch) {
+  for (int first = 0; first < task.planes; first += kActivationPlaneBatch) {
     float4 gates[kActivationPlaneBatch] = {};
     float4 ups[kActivationPlaneBatch] = {};
 #pragma unroll
     for (int i = 0; i < kActivationPlaneBatch; ++i) {
-      if (first + i < task.gate_planes) gates[i] = *reinterpret_cast<const float4*>(gate_source);
-      if (first + i < task.up_planes) ups[i] = *reinterpret_cast<const float4*>(up_source);
+      if (first + i < task.planes) {
+        gates[i] = *reinterpret_cast<const float4*>(gate_source);
+        ups[i] = *reinterpret_cast<const float4*>(up_source);
+      }
       gate_source += stride;
       up_source += stride;
     }
@@ -153,9 +157,9 @@ __global__ void __maxnreg__(kActivationRegisters)
   const int step = static_cast<int>(gridDim.x) * kActivationWarps;
   int task = static_cast<int>(blockIdx.x) * kActivationWarps + static_cast<int>(threadIdx.x / 32);
   ActivationTask now(gate_up, pairs, size, task);
-  ptx::have_computed(now.gate_place);
-  ptx::have_computed(now.up_place);
-  ptx::have_computed(now.gate_planes + now.up_planes);
+  ptx::have_computed(now.gate);
+  ptx::have_computed(now.up);
+  ptx::have_computed(now.planes);
   ptx::wait_for_preceding_grid();
 #pragma unroll 1
   for (; task < tasks; task += step, now = ActivationTask(gate_up, pairs, size, task)) {

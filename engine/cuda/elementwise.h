@@ -49,7 +49,7 @@ struct NormArguments {
 };
 void launch_residual_norm(const NormArguments& arguments, const CudaLaunch& launch);
 
-// out = silu(gate) up; gate_up: rows gate over up, `size` each. size must be even.
+// out = silu(gate) up; gate_up: `size` rows of each in turn (product/gate_up_rows.h). size must be even.
 void launch_mlp_activation(const ProductResult& gate_up, int tokens, int size, const Operand& out,
                            const CudaLaunch& launch);
 

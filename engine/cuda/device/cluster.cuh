@@ -52,15 +52,18 @@ __device__ __forceinline__ void wait_for_peer(const std::uint64_t& barrier, int 
 #endif
 }
 
-// Where the peer keeps what lies at `pointer` here.
-__device__ __forceinline__ std::uint32_t peer_address(const void* pointer, int peer) {
+// Where the peer keeps what lies at `shared`, or at `pointer`, here.
+__device__ __forceinline__ std::uint32_t peer_address(std::uint32_t shared, std::uint32_t peer) {
   std::uint32_t address = 0;
 #if __CUDA_ARCH__ >= 900
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(ptx::shared_address(pointer)), "r"(peer));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(peer));
 #else
   __trap();
 #endif
   return address;
+}
+__device__ __forceinline__ std::uint32_t peer_address(const void* pointer, int peer) {
+  return peer_address(ptx::shared_address(pointer), static_cast<std::uint32_t>(peer));
 }
 // Stores to the peer; the bytes count at its `barrier`.
 __device__ __forceinline__ void send(std::uint32_t address, float4 value, std::uint32_t barrier) {

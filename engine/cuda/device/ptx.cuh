@@ -138,6 +138,17 @@ __device__ __forceinline__ void warp_bulk_copies(std::uint32_t shared_target, co
       : "memory");
 #endif
 }
+// By a whole warp: adds one to the counter when what the warp wrote before __syncwarp can be seen by the whole GPU.
+// Without a branch.
+__device__ __forceinline__ void warp_count(unsigned* counter) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n\t.reg .pred p;\n\t"
+      "elect.sync _|p, 0xFFFFFFFF;\n\t"
+      "@p red.release.gpu.global.add.u32 [%0], 1;\n\t}" ::"l"(counter)
+      : "memory");
+#endif
+}
 __device__ __forceinline__ void bulk_prefetch_l2(const void* source, std::uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
 }
@@ -171,6 +182,9 @@ __device__ __forceinline__ uint4 load_shared_16(std::uint32_t shared_source) {
                : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
                : "r"(shared_source));
   return words;
+}
+__device__ __forceinline__ void store_shared_8(std::uint32_t shared_target, float2 value) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared_target), "f"(value.x), "f"(value.y) : "memory");
 }
 __device__ __forceinline__ void store_shared_16(std::uint32_t shared_target, float4 value) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared_target), "f"(value.x), "f"(value.y),

@@ -80,7 +80,8 @@ CudaBlockDrafter::CudaBlockDrafter(const BlockDrafterCheckpoint& checkpoint, con
       stream_(stream),
       shape_(drafter_shape(config_)),
       settings_(drafter_product_settings(options, device, options.cuda.blocks_per_sm)),
-      out_settings_(drafter_product_settings(options, device, options.cuda.out_blocks_per_sm)) {
+      out_settings_(drafter_product_settings(options, device, options.cuda.out_blocks_per_sm)),
+      gate_up_(config_.intermediate_size, config_.hidden_size, options, device) {
   check(config_, options);
   weights_ = load_drafter_weights(checkpoint, options);
   const DrafterSizes sizes = drafter_sizes(config_, options, capacity, device, target.head->rows());
@@ -246,11 +247,17 @@ void CudaBlockDrafter::launch_block(const Pass& pass) const {
     const Operand normed = operand(DrafterOperand::kNormed, pass.block, weights.gate_up.matrix);
     norm(pass.block, increment, x_, weights.post_norm, normed, nullptr,
          fmt::format("layers.{}.post_attention_layernorm.weight", layer).c_str(), pass.launch);
-    const ProductResult gate_up = multiply(weights.gate_up, normed, settings_, pass.launch);
     const Operand activated = operand(DrafterOperand::kActivated, pass.block, weights.down.matrix);
     CudaLaunch launch = pass.launch;
-    launch.part = part_name(layer, "mlp");
-    launch_mlp_activation(gate_up, pass.block, static_cast<int>(config_.intermediate_size), activated, launch);
+    if (gate_up_.takes(normed)) {
+      launch.part = "drafter." + weights.gate_up.names.front();
+      launch.bytes = weights.gate_up.bytes();
+      gate_up_.launch(weights.gate_up.matrix, normed, activated, results_.as<float>(), settings_, launch);
+    } else {
+      const ProductResult gate_up = multiply(weights.gate_up, normed, settings_, pass.launch);
+      launch.part = part_name(layer, "mlp");
+      launch_mlp_activation(gate_up, pass.block, static_cast<int>(config_.intermediate_size), activated, launch);
+    }
     increment = multiply(weights.down, activated, settings_, pass.launch);
   }
   const CudaProjection& proposals = target_.head->projection();

@@ -22,6 +22,7 @@
 #include "engine/cuda/drafter/drafter_sizes.h"
 #include "engine/cuda/drafter/drafter_weights.h"
 #include "engine/cuda/head/proposal_head.h"
+#include "engine/cuda/product/gate_up_product.h"
 #include "engine/cuda/product/prefill_product.h"
 
 namespace tare::engine {
@@ -94,6 +95,7 @@ class CudaBlockDrafter final : public CudaDrafter {
   cudaStream_t stream_;
   DrafterShape shape_;
   ProductSettings settings_, out_settings_;
+  GateUpProduct gate_up_;
   CudaDrafterWeights weights_;
   DeviceBuffer round_taps_, prefill_taps_;
   DeviceBuffer keys_, values_, cosines_, sines_;

@@ -5,6 +5,7 @@
 
 #include "engine/backend/options.h"
 #include "engine/cuda/attention/attention_layout.h"
+#include "engine/cuda/product/gate_up_product.h"
 
 namespace tare::engine {
 namespace {
@@ -49,7 +50,8 @@ CacheFormat drafter_cache_format(const EngineOptions& options) {
 ProductSettings drafter_product_settings(const EngineOptions& options, const CudaDevice& device,
                                          std::int64_t blocks_per_sm) {
   return {.blocks = device.multiprocessors * static_cast<int>(blocks_per_sm),
-          .trigger_pairs = static_cast<int>(options.cuda.trigger)};
+          .trigger_pairs = static_cast<int>(options.cuda.trigger),
+          .alone = blocks_per_sm == 1};
 }
 
 DrafterSizes drafter_sizes(const BlockDrafterConfig& config, const EngineOptions& options, std::int64_t capacity,
@@ -88,6 +90,9 @@ DrafterSizes drafter_sizes(const BlockDrafterConfig& config, const EngineOptions
         sizes.panels[kind][i] =
             static_cast<std::size_t>(operand_bytes(OperandLayout::kFP16Panels, columns[kind], kDrafterWidths[i]));
   }
+  result_floats = std::max(result_floats,
+                           GateUpProduct::plane_floats(config.intermediate_size, config.hidden_size, options, device));
+  sizes.gate_up = GateUpProduct::work_bytes(config.intermediate_size, config.hidden_size, options, device);
   sizes.results = bytes(result_floats, 4);
   const bool tensor_cores = draft_uses_tensor_cores(shape, drafter_cache_format(options));
   sizes.queries = bytes(kMostRoundTokens * config.query_channels(), 4);

@@ -26,12 +26,12 @@ constexpr std::int64_t kDrafterPrefillSlice = 1024;
 // Bytes of every buffer.
 struct DrafterSizes {
   std::size_t round_taps = 0, prefill_taps = 0, cache = 0, rope = 0, x = 0, results = 0, queries = 0, sums = 0,
-              ends = 0, row_operand = 0, chunk_largest = 0, stretch_ends = 0;
+              ends = 0, row_operand = 0, chunk_largest = 0, stretch_ends = 0, gate_up = 0;
   std::size_t panels[kDrafterOperandKinds][3] = {};
 
   [[nodiscard]] std::uint64_t work() const {
     std::uint64_t total = round_taps + prefill_taps + 3 * x + results + queries + sums + ends + row_operand +
-                          chunk_largest + stretch_ends + 2 * rope;
+                          chunk_largest + stretch_ends + gate_up + 2 * rope;
     for (const auto& kind : panels)
       for (const std::size_t bytes : kind) total += bytes;
     return total;

@@ -34,10 +34,8 @@ class DrafterPlan {
     return {{{name(layer, "self_attn.o_proj"), config_.hidden_size}}, config_.query_channels(), codec_of(layer)};
   }
   StackedMatrix gate_up(std::int64_t layer) const {
-    return {{{name(layer, "mlp.gate_proj"), config_.intermediate_size},
-             {name(layer, "mlp.up_proj"), config_.intermediate_size}},
-            config_.hidden_size,
-            codec_of(layer)};
+    return gate_and_up(name(layer, "mlp.gate_proj"), name(layer, "mlp.up_proj"), config_.intermediate_size,
+                       config_.hidden_size, codec_of(layer));
   }
   StackedMatrix down(std::int64_t layer) const {
     return {{{name(layer, "mlp.down_proj"), config_.hidden_size}}, config_.intermediate_size, codec_of(layer)};

@@ -15,7 +15,7 @@ struct CudaDrafterLayerWeights {
   CudaProjection qkv;                  // rows: q_proj over k_proj over v_proj
   CudaProjection out;
   DeviceBuffer q_norm;     // [head_dim]
-  CudaProjection gate_up;  // rows: gate_proj over up_proj
+  CudaProjection gate_up;  // rows: gate_proj and up_proj in turn
   CudaProjection down;
 };
 

@@ -71,7 +71,8 @@ CudaMtpDrafter::CudaMtpDrafter(const Checkpoint& checkpoint, const EngineOptions
       target_(target),
       stream_(stream),
       settings_(drafter_product_settings(options, device, options.cuda.blocks_per_sm)),
-      out_settings_(drafter_product_settings(options, device, options.cuda.out_blocks_per_sm)) {
+      out_settings_(drafter_product_settings(options, device, options.cuda.out_blocks_per_sm)),
+      gate_up_(config_.intermediate_size, config_.hidden_size, options, device) {
   check(config_, options);
   weights_ = load_mtp_weights(checkpoint, options);
   const MtpSizes sizes = mtp_sizes(config_, options, capacity, device, target.head->rows());
@@ -219,10 +220,17 @@ void CudaMtpDrafter::launch_step(const Pass& pass, int step, int tokens) const {
   const Operand normed = operand(MtpOperand::kNormed, tokens, weights_.gate_up.matrix);
   norm(tokens, increment, weights_.post_norm, normed, nullptr, "mtp.layers.0.post_attention_layernorm.weight",
        pass.launch);
-  const ProductResult gate_up = multiply(weights_.gate_up, normed, settings_, pass.launch);
   const Operand activated = operand(MtpOperand::kActivated, tokens, weights_.down.matrix);
-  launch.part = "mtp.layers.0.mlp";
-  launch_mlp_activation(gate_up, tokens, static_cast<int>(config_.intermediate_size), activated, launch);
+  if (gate_up_.takes(normed)) {
+    launch.part = weights_.gate_up.names.front();
+    launch.bytes = weights_.gate_up.bytes();
+    gate_up_.launch(weights_.gate_up.matrix, normed, activated, results_.as<float>(), settings_, launch);
+    launch.bytes = 0;
+  } else {
+    const ProductResult gate_up = multiply(weights_.gate_up, normed, settings_, pass.launch);
+    launch.part = "mtp.layers.0.mlp";
+    launch_mlp_activation(gate_up, tokens, static_cast<int>(config_.intermediate_size), activated, launch);
+  }
   increment = multiply(weights_.down, activated, settings_, pass.launch);
   const CudaProjection& proposals = target_.head->projection();
   const Operand input = operand(MtpOperand::kNormed, tokens, proposals.matrix);

@@ -23,6 +23,7 @@
 #include "engine/cuda/drafter/mtp_sizes.h"
 #include "engine/cuda/drafter/mtp_weights.h"
 #include "engine/cuda/head/proposal_head.h"
+#include "engine/cuda/product/gate_up_product.h"
 #include "engine/cuda/product/prefill_product.h"
 
 namespace tare::engine {
@@ -82,6 +83,7 @@ class CudaMtpDrafter final : public CudaDrafter {
   MtpTarget target_;
   cudaStream_t stream_;
   ProductSettings settings_, out_settings_;
+  GateUpProduct gate_up_;
   CudaMtpWeights weights_;
   std::optional<CudaKeyValueCache> cache_;
   DeviceBuffer cosines_, sines_, ids_;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/cuda/model_shapes.h"
+#include "engine/cuda/product/gate_up_product.h"
 
 namespace tare::engine {
 namespace {
@@ -63,6 +64,9 @@ MtpSizes mtp_sizes(const ModelConfig& config, const EngineOptions& options, std:
         sizes.panels[kind][i] =
             static_cast<std::size_t>(operand_bytes(OperandLayout::kFP16Panels, columns[kind], kDrafterWidths[i]));
   }
+  result_floats = std::max(result_floats,
+                           GateUpProduct::plane_floats(config.intermediate_size, config.hidden_size, options, device));
+  sizes.gate_up = GateUpProduct::work_bytes(config.intermediate_size, config.hidden_size, options, device);
   sizes.results = bytes_of(result_floats, 4);
   return sizes;
 }

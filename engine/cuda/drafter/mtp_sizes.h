@@ -18,12 +18,12 @@ constexpr std::int32_t kMtpRing = 2 * kMostRoundTokens;  // states: those that w
 // Bytes of every buffer.
 struct MtpSizes {
   std::size_t cache = 0, rope = 0, states = 0, prefill_hidden = 0, x = 0, results = 0, workspace = 0, chunks = 0,
-              stretch_ends = 0, row_operand = 0;
+              stretch_ends = 0, row_operand = 0, gate_up = 0;
   std::size_t panels[kMtpOperandKinds][3] = {};
 
   [[nodiscard]] std::uint64_t work() const {
-    std::uint64_t total =
-        2 * rope + states + prefill_hidden + 2 * x + results + workspace + chunks + stretch_ends + row_operand;
+    std::uint64_t total = 2 * rope + states + prefill_hidden + 2 * x + results + workspace + chunks + stretch_ends +
+                          row_operand + gate_up;
     for (const auto& kind : panels)
       for (const std::size_t bytes : kind) total += bytes;
     return total;

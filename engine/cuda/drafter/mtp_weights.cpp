@@ -26,11 +26,8 @@ StackedMatrix MtpPlan::out() const {
   return {{{layer_name("self_attn.o_proj"), config_.hidden_size}}, config_.query_channels(), codec_, {}};
 }
 StackedMatrix MtpPlan::gate_up() const {
-  return {{{layer_name("mlp.gate_proj"), config_.intermediate_size},
-           {layer_name("mlp.up_proj"), config_.intermediate_size}},
-          config_.hidden_size,
-          codec_,
-          {}};
+  return gate_and_up(layer_name("mlp.gate_proj"), layer_name("mlp.up_proj"), config_.intermediate_size,
+                     config_.hidden_size, codec_);
 }
 StackedMatrix MtpPlan::down() const {
   return {{{layer_name("mlp.down_proj"), config_.hidden_size}}, config_.intermediate_size, codec_, {}};

@@ -47,6 +47,26 @@ __device__ __forceinline__ void store_group(const Operand& operand, int group, i
   if (lane == 0) sums[operand_sum_place(operand.width, token)] = sum;
 }
 
+// One number of a panel, by one thread; returns what was kept of it times 2^exponent, the group's part of which its sum
+// is. `block`: of the number's group.
+__device__ __forceinline__ float store_number(const Operand& operand, std::byte* block, int token, int column,
+                                              float value) {
+  auto* target = reinterpret_cast<std::uint16_t*>(block) + operand_panel_place(operand.width, token, column);
+  const __nv_bfloat16 rounded = __float2bfloat16_rn(value);
+  if (operand.layout == OperandLayout::kBF16Panels) {
+    *target = __bfloat16_as_ushort(rounded);
+    return 0.0F;
+  }
+  const float factor = __int_as_float((operand.exponent + 127) << 23);
+  const __half kept = __float2half_rn(__bfloat162float(rounded) * factor);
+  *target = __half_as_ushort(kept);
+  return __half2float(kept);
+}
+// The sum of a group's numbers as store_number returned them.
+__device__ __forceinline__ void store_group_sum(const Operand& operand, std::byte* block, int token, float sum) {
+  reinterpret_cast<float*>(block + operand_panel_bytes(operand.width))[operand_sum_place(operand.width, token)] = sum;
+}
+
 // The same for `token`, an even one, and the one after it: their sums cross the warp together.
 __device__ __forceinline__ void store_two_groups(const Operand& operand, int group, int token, float2 first,
                                                  float2 second) {

@@ -95,7 +95,8 @@ ProductResult launch_product(const WeightMatrix& matrix, const Operand& operand,
                                             .columns = static_cast<int>(matrix.columns),
                                             .side_factor = operand_factor,
                                             .row_scales = row_scales(matrix)},
-                              .width = operand.width};
+                              .width = operand.width,
+                              .alone = settings.alone};
   codec_launch(matrix.codec())(product, launch);
   return {.data = planes,
           .rows = static_cast<int>(matrix.rows),
@@ -103,6 +104,42 @@ ProductResult launch_product(const WeightMatrix& matrix, const Operand& operand,
           .planes = true,
           .factor = stream_sum_factor(matrix.format) * operand_factor,
           .plan = plan};
+}
+
+std::int64_t activated_plane_floats(const ActivatedPlan& plan, int width) {
+  return plan.shared.row_blocks == 0 ? 0 : plane_floats(plan.shared, width) * plan.shared.most_planes();
+}
+
+std::int64_t activated_counters(const ActivatedPlan& plan) {
+  return 2 * std::int64_t{plan.shared.row_blocks};
+}
+
+void launch_activated_product(const WeightMatrix& matrix, const Operand& operand, const ActivatedPlan& plan,
+                              const Operand& out, float* planes, unsigned* counters, const ProductSettings& settings,
+                              const CudaLaunch& launch) {
+  check(matrix, operand, {}, planes);
+  require_hopper();
+  if (out.layout != OperandLayout::kBF16Panels && out.layout != OperandLayout::kFP16Panels)
+    throw internal_error("a product that activates writes panels");
+  if (out.width != operand.width || 2 * out.columns != matrix.rows || out.data == nullptr)
+    throw internal_error("what a product activates has another shape than its operand and rows say");
+  if (matrix.rows % (2 * kGateRun) != 0 || unit_row_blocks(matrix.rows) != plan.clusters + plan.shared.row_blocks ||
+      unit_pairs_a_row_block(matrix.columns) != plan.shared.pairs_a_row_block)
+    throw internal_error("a product that activates has the cut of another matrix");
+  const StreamProduct product{
+      .arguments = {.weights = matrix.tiles,
+                    .operand = operand.data,
+                    .planes = planes,
+                    .plan = plan.shared,
+                    .trigger_pairs = settings.trigger_pairs,
+                    .columns = static_cast<int>(matrix.columns),
+                    .row_scales = row_scales(matrix),
+                    .activation = {.out = out,
+                                   .factor = stream_sum_factor(matrix.format) * std::ldexp(1.0F, -operand.exponent),
+                                   .counters = counters}},
+      .width = operand.width,
+      .activating_blocks = plan.blocks()};
+  codec_launch(matrix.codec())(product, launch);
 }
 
 }  // namespace tare::engine

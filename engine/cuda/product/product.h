@@ -11,6 +11,7 @@
 #include <string>
 
 #include "engine/cuda/device/launch.h"
+#include "engine/cuda/product/activated_plan.h"
 #include "engine/cuda/product/operand.h"
 #include "engine/cuda/product/tile_plan.h"
 #include "engine/formats/weight_format.h"
@@ -64,6 +65,8 @@ struct ProductSettings {
   int blocks = 132;  // thread blocks, the number of SMs or a multiple
   // The successor's blocks may start at once (-1), or when a block has this many unit pairs left to ask for.
   int trigger_pairs = -1;
+  // No two thread blocks of the launch on one SM: those that start early else meet on the few SMs that have room.
+  bool alone = false;
 };
 
 // The blocks of side rows are taken from settings.blocks: all blocks must run at once, or the last ones wait for the
@@ -78,8 +81,17 @@ struct ProductSettings {
 ProductResult launch_product(const WeightMatrix& matrix, const Operand& operand, const SideRows& side, float* planes,
                              const ProductSettings& settings, const CudaLaunch& launch);
 
-// The same in FP32 on any device, from the same tiles, with a kFP32Rows operand: a few lines, slow, exact up to FP32
-// sums in order of K. y: [operand.width][rows] (layout rows). SideRows as above.
+// gate and up rows of one input, in turn (gate_up_rows.h): writes silu(gate) up to `out`, an operand of `rows` / 2
+// columns and the same width. Cut as activated_plan.h has it;
+// planes: activated_plane_floats long; counters: activated_counters words, zero at first, which it leaves zero.
+[[nodiscard]] std::int64_t activated_plane_floats(const ActivatedPlan& plan, int width);
+[[nodiscard]] std::int64_t activated_counters(const ActivatedPlan& plan);
+void launch_activated_product(const WeightMatrix& matrix, const Operand& operand, const ActivatedPlan& plan,
+                              const Operand& out, float* planes, unsigned* counters, const ProductSettings& settings,
+                              const CudaLaunch& launch);
+
+// launch_product in FP32 on any device, from the same tiles, with a kFP32Rows operand: a few lines, slow, exact up to
+// FP32 sums in order of K. y: [operand.width][rows] (layout rows). SideRows as above.
 ProductResult launch_reference_product(const WeightMatrix& matrix, const Operand& operand, const SideRows& side,
                                        float* y, const CudaLaunch& launch);
 

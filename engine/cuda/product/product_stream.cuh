@@ -25,6 +25,7 @@
 #include <cstdint>
 
 #include "engine/cuda/device/launch.cuh"
+#include "engine/cuda/product/product_activation.cuh"
 #include "engine/cuda/product/product_fragments.cuh"
 #include "engine/cuda/product/product_side.cuh"
 #include "engine/cuda/product/product_stream.h"
@@ -51,14 +52,15 @@ struct StreamShape {
   int stage_bytes = 0;
   int stages = 0;
 };
-[[nodiscard]] constexpr StreamShape stream_shape(WeightCodec codec, int tokens) {
+[[nodiscard]] constexpr StreamShape stream_shape(WeightCodec codec, int tokens, bool activates = false) {
+  const int beside = beside_ring_bytes(codec) + (activates ? activation_shared_bytes(tokens) : 0);
   StreamShape shape;
   // Up to eight tokens the products of a pair's units are on their way together. Beyond, one unit has as many chains,
   // its sums leave no room for the other's, and stages of half the size begin and end a launch sooner (16 tokens: 4 %
   // of a round).
   for (shape.units = tokens > 8 ? 1 : 2; shape.units > 0; --shape.units) {
     shape.stage_bytes = shape.units * (unit_bytes(codec) + operand_block_bytes(tokens));
-    shape.stages = (kStreamSharedBytes - beside_ring_bytes(codec)) / (shape.stage_bytes + kBarrierBytes);
+    shape.stages = (kStreamSharedBytes - beside) / (shape.stage_bytes + kBarrierBytes);
     if (shape.stages >= kFewStages || shape.units == 1) break;
   }
   return shape;
@@ -79,7 +81,7 @@ struct RingPlace {
 };
 
 // What a thread of the block does.
-template <class Format, int kTokens, int kStages>
+template <class Format, int kTokens, int kStages, bool kActivates>
 class Stream {
  public:
   static constexpr WeightCodec kCodec{Format::kFormat, Format::kScales};
@@ -104,9 +106,12 @@ class Stream {
         group_sum_place_(kUnits * kUnitBytes + GroupSums<kTokens>::place(threadIdx.x % 4)),
         scales_(kCodeBytes + threadIdx.x % kTileThreads / 4 * (kTilesAUnit * kPairScaleBytes) +
                 threadIdx.x / kTileThreads * kWarpTiles * kPairScaleBytes),
-        first_(arguments.plan.first_pair(static_cast<int>(blockIdx.x)) * kStagesAPair),
-        count_(arguments.plan.first_pair(static_cast<int>(blockIdx.x) + 1) * kStagesAPair - first_),
         row_block_stages_(arguments.plan.pairs_a_row_block * kStagesAPair),
+        first_(first_stage(static_cast<int>(blockIdx.x))),
+        planes_end_(first_stage(static_cast<int>(blockIdx.x) + 1) - first_),
+        count_(planes_end_ + (kActivates ? activated_own_pairs(arguments.plan, rank()) * kStagesAPair : 0)),
+        own_place_(kActivates ? activated_own_first(arguments.plan, rank()) * kStagesAPair - planes_end_ : 0),
+        own_line_(static_cast<int>(blockIdx.x / kActivatedCluster) * row_block_stages_ + own_place_),
         duty_(warp_ == 0 ? kStreamWarps : static_cast<int>(warp_)),
         duty_place_(place_in_row_block(duty_ - 1 + kStages)) {
     // Keeps them in registers; else they are made anew in every turn of the loop.
@@ -122,6 +127,7 @@ class Stream {
       }
       ptx::fence_barrier_init();
     }
+    if constexpr (kActivates) activation().init();
   }
 
   // The first ring of weights, before the preceding grid ends; after it the operand blocks.
@@ -140,6 +146,7 @@ class Stream {
       for (int index = 0; index < filled; ++index) {
         ptx::bulk_copy(stage(index) + kUnits * kUnitBytes, operand(place), kUnits * kBlockBytes, full(index));
         if (++place == row_block_stages_) place = 0;
+        if (kActivates && index + 1 == planes_end_) place = own_place_ + planes_end_;
       }
       if (arguments_.trigger_pairs >= 0 && count_ - filled <= arguments_.trigger_pairs * kStagesAPair) {
         ptx::launch_dependents();
@@ -152,17 +159,23 @@ class Stream {
     ask_row_scales(0);
     ptx::barrier_wait(full(0), 0);
     load_first(stage(0));
-    int fragment_end = min(row_block_stages_ - place_in_row_block(0), count_);
+    int fragment_end = min(row_block_stages_ - place_in_row_block(0), next_end(0));
     for (int index = 0;; ++index) {
       multiply_stage(index);
       if (index + 1 == fragment_end) {
-        store_totals(
-            static_cast<int>(static_cast<unsigned>(first_ + index) / static_cast<unsigned>(row_block_stages_)));
+        // What activates branches by thread: not in this loop, whose registers then would be no longer a warp's.
+        if (kActivates && fragment_end == count_) break;
+        end_fragment(index);
         if (fragment_end == count_) break;
         clear_totals();
         ask_row_scales(index + 1);
-        fragment_end = min(fragment_end + row_block_stages_, count_);
+        fragment_end = min(fragment_end + row_block_stages_, next_end(index + 1));
       }
+    }
+    if constexpr (kActivates) {
+      finish_totals();
+      activation().store(totals_);
+      activation().finish_shared(arguments_);
     }
   }
 
@@ -176,13 +189,38 @@ class Stream {
     return shared_ + kStages * kStageBytes + static_cast<std::uint32_t>(8 * index);
   }
   [[nodiscard]] __device__ __forceinline__ std::uint32_t empty(int index) const { return full(index) + 8 * kStages; }
-  // What stage `index` of the run holds.
-  [[nodiscard]] __device__ __forceinline__ const std::byte* units(int index) const {
-    return arguments_.weights + static_cast<std::size_t>(first_ + index) * (kUnits * kUnitBytes);
+  // Of a cluster, when it activates.
+  [[nodiscard]] static __device__ __forceinline__ int rank() {
+    return static_cast<int>(blockIdx.x % kActivatedCluster);
+  }
+  [[nodiscard]] static __device__ __forceinline__ int clusters() {
+    return static_cast<int>(gridDim.x / kActivatedCluster);
+  }
+  // Where the run of a thread block that ends in planes begins on the matrix's line: behind the clusters' row blocks.
+  [[nodiscard]] __device__ __forceinline__ int first_stage(int block) const {
+    const TilePlan& plan = arguments_.plan;
+    if constexpr (!kActivates) return plan.first_pair(block) * kStagesAPair;
+    return clusters() * row_block_stages_ + (block < plan.grid ? plan.first_pair(block) : plan.pairs()) * kStagesAPair;
   }
   // Of stage `index` of the run.
+  [[nodiscard]] __device__ __forceinline__ int on_line(int index) const {
+    if (kActivates && index >= planes_end_) return own_line_ + index;
+    return first_ + index;
+  }
+  // What stage `index` of the run holds.
+  [[nodiscard]] __device__ __forceinline__ const std::byte* units(int index) const {
+    return arguments_.weights + static_cast<std::size_t>(on_line(index)) * (kUnits * kUnitBytes);
+  }
   [[nodiscard]] __device__ __forceinline__ int place_in_row_block(int index) const {
-    return static_cast<int>(static_cast<unsigned>(first_ + index) % static_cast<unsigned>(row_block_stages_));
+    if (kActivates && index >= planes_end_) return own_place_ + index;  // a division less in the loop
+    return static_cast<int>(static_cast<unsigned>(on_line(index)) % static_cast<unsigned>(row_block_stages_));
+  }
+  [[nodiscard]] __device__ __forceinline__ int row_block_of(int index) const {
+    return static_cast<int>(static_cast<unsigned>(on_line(index)) / static_cast<unsigned>(row_block_stages_));
+  }
+  // The end of the part of the run that stage `index` lies in: planes, then a row block of its own.
+  [[nodiscard]] __device__ __forceinline__ int next_end(int index) const {
+    return kActivates && index < planes_end_ ? planes_end_ : count_;
   }
   [[nodiscard]] __device__ __forceinline__ const std::byte* operand(int place) const {
     return arguments_.operand + static_cast<std::size_t>(place) * (kUnits * kBlockBytes);
@@ -196,13 +234,16 @@ class Stream {
       const int before = place_.stage == 0 ? kStages - 1 : place_.stage - 1;
       ptx::barrier_wait(empty(before), place_.stage == 0 ? place_.parity ^ 1U : place_.parity);
       __syncwarp();
-      ptx::warp_bulk_copies(stage(before), units(asked), kUnits * kUnitBytes, ptx::evict_first_policy(),
-                            operand(duty_place_), kUnits * kBlockBytes, full(before));
+      const int place = kActivates ? place_in_row_block(asked) : duty_place_;
+      ptx::warp_bulk_copies(stage(before), units(asked), kUnits * kUnitBytes, ptx::evict_first_policy(), operand(place),
+                            kUnits * kBlockBytes, full(before));
       if (count_ - 1 - asked == arguments_.trigger_pairs * kStagesAPair) ptx::launch_dependents();
     }
     duty_ += kStreamWarps;
-    duty_place_ += kStreamWarps;
-    while (duty_place_ >= row_block_stages_) duty_place_ -= row_block_stages_;
+    if constexpr (!kActivates) {
+      duty_place_ += kStreamWarps;
+      while (duty_place_ >= row_block_stages_) duty_place_ -= row_block_stages_;
+    }
   }
 
   // What a stage's products begin with; the rest is loaded while they run.
@@ -305,8 +346,7 @@ class Stream {
   // Of the row block that stage `index` of the run lies in.
   __device__ __forceinline__ void ask_row_scales(int index) const {
     if constexpr (has_tensor_scale(kCodec)) {
-      const auto row_block = static_cast<unsigned>(first_ + index) / static_cast<unsigned>(row_block_stages_);
-      row_scales().ask(arguments_.row_scales + row_block * kUnitRows, threadIdx.x);
+      row_scales().ask(arguments_.row_scales + row_block_of(index) * kUnitRows, threadIdx.x);
     }
   }
 
@@ -315,6 +355,38 @@ class Stream {
     for (auto& totals : totals_) {
 #pragma unroll
       for (float& total : totals) total = 0.0F;
+    }
+  }
+
+  [[nodiscard]] __device__ __forceinline__ BlockActivation<kTokens> activation() const {
+    return {arguments_.activation,
+            shared_ + kStages * (kStageBytes + kBarrierBytes) + static_cast<std::uint32_t>(beside_ring_bytes(kCodec))};
+  }
+
+  // The sums of the row block that stage `index` of the run was the last of, to planes.
+  __device__ __forceinline__ void end_fragment(int index) const {
+    if constexpr (kActivates) {
+      const int row_block = row_block_of(index) - clusters();
+      store_totals(row_block);
+      activation().arrive(row_block);
+    } else {
+      store_totals(row_block_of(index));
+    }
+  }
+
+  // Totals as planes would have them.
+  __device__ __forceinline__ void finish_totals() {
+    constexpr float kUndo = 1.0F / Format::kRowFactor;
+#pragma unroll
+    for (int tile = 0; tile < kWarpTiles; ++tile) {
+      float factors[2] = {1.0F, kUndo};
+      if constexpr (has_tensor_scale(kCodec)) {
+        const RowScales scales = row_scales();
+        if (tile == 0) scales.wait();
+        for (int u = 0; u < 2; ++u) factors[u] *= scales.of(tile, threadIdx.x % 32 / 4, u);
+      }
+#pragma unroll
+      for (int i = 0; i < kTokens / 2; ++i) totals_[tile][i] *= factors[i / 2 % 2];
     }
   }
 
@@ -358,11 +430,14 @@ class Stream {
   std::uint32_t operand_row_;
   std::uint32_t group_sum_place_;
   std::uint32_t scales_;
-  const int first_;  // stage of the matrix's line
-  const int count_;  // stages of the run
   const int row_block_stages_;
-  int duty_;        // the stage after which it is this warp's turn to refill
-  int duty_place_;  // in its row block, of the stage to ask for then
+  const int first_;       // stage of the matrix's line
+  const int planes_end_;  // stages of the run that end in planes: all, unless it activates
+  const int count_;       // stages of the run
+  const int own_place_;   // what, with the index of a stage behind planes_end_, makes its place in the row block
+  const int own_line_;    // and on the line
+  int duty_;              // the stage after which it is this warp's turn to refill
+  int duty_place_;        // in its row block, of the stage to ask for then
   RingPlace<kStages> place_;
   float totals_[kWarpTiles][kTokens / 2];
   OperandStep<kTokens> b_[kUnits];
@@ -370,17 +445,19 @@ class Stream {
   typename Format::Codes codes_[kUnits][kWarpTiles];
 };
 
-template <class Format, int kTokens, int kStages>
+template <class Format, int kTokens, int kStages, bool kActivates>
 __global__ void __maxnreg__(kStreamRegisters) product_kernel(const __grid_constant__ StreamArguments arguments) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) std::byte shared[];
-  const int side_block = static_cast<int>(blockIdx.x) - arguments.plan.grid;
+  [[maybe_unused]] const int side_block = static_cast<int>(blockIdx.x) - arguments.plan.grid;
   if (arguments.trigger_pairs < 0) ptx::launch_dependents();
-  if (side_block >= 0) {
-    side_product<Format::kBFloat16, kTokens>(arguments, side_block, shared);
-    return;
+  if constexpr (!kActivates) {
+    if (side_block >= 0) {
+      side_product<Format::kBFloat16, kTokens>(arguments, side_block, shared);
+      return;
+    }
   }
-  Stream<Format, kTokens, kStages> stream(arguments, ptx::shared_address(shared));
+  Stream<Format, kTokens, kStages, kActivates> stream(arguments, ptx::shared_address(shared));
   stream.init_barriers();
   __syncthreads();
   stream.fill();
@@ -391,25 +468,36 @@ __global__ void __maxnreg__(kStreamRegisters) product_kernel(const __grid_consta
 #endif
 }
 
-template <class Format, int kTokens, int kStages>
+template <class Format, int kTokens, int kStages, bool kActivates>
 void launch_stream(const StreamProduct& product, const CudaLaunch& launch, const char* name) {
+  using Kernel = Stream<Format, kTokens, kStages, kActivates>;
   constexpr int kSharedBytes =
-      kStages * (static_cast<int>(Stream<Format, kTokens, kStages>::kStageBytes) + kBarrierBytes) +
-      beside_ring_bytes(Stream<Format, kTokens, kStages>::kCodec);
+      kStages * (static_cast<int>(Kernel::kStageBytes) + kBarrierBytes) + beside_ring_bytes(Kernel::kCodec);
   const StreamArguments& arguments = product.arguments;
   // All blocks of a launch have the larger of both.
-  const int shared_bytes =
-      arguments.side_rows > 0 ? std::max(kSharedBytes, side_shared_bytes(arguments.columns, kTokens)) : kSharedBytes;
+  if constexpr (kActivates) {
+    launch_kernel(name, product_kernel<Format, kTokens, kStages, kActivates>,
+                  {.blocks = product.activating_blocks,
+                   .threads = kStreamThreads,
+                   .shared_bytes = kSharedBytes + activation_shared_bytes(kTokens),
+                   .cluster = kActivatedCluster},
+                  launch, arguments);
+    return;
+  }
+  const int shared_bytes = std::max({kSharedBytes, product.alone ? kAloneSharedBytes : 0,
+                                     arguments.side_rows > 0 ? side_shared_bytes(arguments.columns, kTokens) : 0});
   const int side_blocks = (arguments.side_rows + kSideRowsABlock - 1) / kSideRowsABlock;
-  launch_kernel(name, product_kernel<Format, kTokens, kStages>,
+  launch_kernel(name, product_kernel<Format, kTokens, kStages, kActivates>,
                 {.blocks = arguments.plan.grid + side_blocks, .threads = kStreamThreads, .shared_bytes = shared_bytes},
                 launch, arguments);
 }
 
 template <class Format, int kTokens>
 void launch_width(const StreamProduct& product, const CudaLaunch& launch, const char* name) {
-  launch_stream<Format, kTokens, stream_shape({Format::kFormat, Format::kScales}, kTokens).stages>(product, launch,
-                                                                                                   name);
+  constexpr WeightCodec kCodec{Format::kFormat, Format::kScales};
+  product.activating_blocks > 0
+      ? launch_stream<Format, kTokens, stream_shape(kCodec, kTokens, true).stages, true>(product, launch, name)
+      : launch_stream<Format, kTokens, stream_shape(kCodec, kTokens).stages, false>(product, launch, name);
 }
 
 // The instantiated widths of a format. names: of the launches at width 8, 16 and 32.

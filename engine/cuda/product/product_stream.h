@@ -9,6 +9,13 @@
 
 namespace tare::engine {
 
+// Of a product of gate and up rows that applies the activation itself (activated_plan.h).
+struct ActivationEnding {
+  Operand out;                   // silu(gate) up
+  float factor = 1;              // of sums
+  unsigned* counters = nullptr;  // two a shared row block; zeros between launches
+};
+
 // Kernel argument. weights: the matrix's tiles; operand: its panels; planes: what product_plane_floats counts.
 struct StreamArguments {
   const std::byte* weights = nullptr;
@@ -24,14 +31,18 @@ struct StreamArguments {
   float side_factor = 1;
   std::uint32_t zero = 0;             // ptx::warp_barrier_arrive_after
   const float* row_scales = nullptr;  // of the matrix's rows, with E4M3 scales
+  ActivationEnding activation;        // of the kernels that activate; `plan` is that of the shared row blocks then
 };
 
 constexpr int kSideRowsABlock = 8;
 constexpr int kStreamSharedBytes = 109 * 1024;  // two blocks leave 6 KB to their neighbours
+constexpr int kAloneSharedBytes = 115 * 1024;   // one such block and one of the others fit on an SM, two such do not
 
 struct StreamProduct {
   StreamArguments arguments;
   int width = 0;
+  bool alone = false;         // ProductSettings
+  int activating_blocks = 0;  // thread blocks of a product that activates; else 0
 };
 
 // What sums of a format are to be multiplied by: its codes may enter the matrix unit as subnormal FP16 numbers.

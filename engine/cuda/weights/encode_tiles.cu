@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "engine/cuda/device/launch.cuh"
 #include "engine/cuda/device/ptx.cuh"
+#include "engine/cuda/product/gate_up_rows.h"
 #include "engine/cuda/weights/encode_group.cuh"
 #include "engine/cuda/weights/encode_tiles.h"
 #include "engine/cuda/weights/unit_fields.cuh"
@@ -44,10 +45,11 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kRowsAtOnce; ++i) {
       const std::int64_t row = row_block * kUnitRows + first + i * kWarps + warp;
+      const std::int64_t staged = source.alternating ? stacked_row(row, source.rows / 2) : row;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const bool inside = row < source.rows && column + half < source.columns;
-        values[i][half] = inside ? widen(elements[row * source.columns + column + half]) : 0.0F;
+        values[i][half] = inside ? widen(elements[staged * source.columns + column + half]) : 0.0F;
       }
     }
 #pragma unroll

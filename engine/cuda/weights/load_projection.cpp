@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "engine/cuda/product/gate_up_rows.h"
 #include "engine/cuda/product/tiles.h"
 #include "engine/cuda/weights/encode_tiles.h"
 
@@ -13,6 +14,11 @@ namespace {
 std::vector<float> padded_row_scales(const StackedMatrix& matrix, const std::vector<float>& part_scales) {
   std::vector<float> scales(static_cast<std::size_t>(unit_row_blocks(matrix.rows()) * kUnitRows), 1.0F);
   auto row = scales.begin();
+  if (matrix.alternating) {
+    const std::int64_t size = matrix.rows() / 2;
+    for (std::int64_t at = 0; at < 2 * size; ++at) *row++ = part_scales[stacked_row(at, size) < size ? 0 : 1];
+    return scales;
+  }
   for (std::size_t part = 0; part < matrix.parts.size(); ++part)
     row = std::fill_n(row, matrix.chosen.empty() ? matrix.parts[part].rows : std::ssize(matrix.chosen),
                       part_scales[part]);

@@ -45,7 +45,7 @@ struct CudaLayerWeights {
   DeviceBuffer input_norm, post_norm;  // 1 + w, FP32
   std::optional<CudaGdnLayerWeights> gdn;
   std::optional<CudaAttentionLayerWeights> attention;
-  CudaProjection gate_up;  // rows: gate_proj over up_proj
+  CudaProjection gate_up;  // rows: gate_proj and up_proj in turn
   CudaProjection down;
 };
 

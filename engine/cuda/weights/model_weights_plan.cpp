@@ -48,6 +48,11 @@ std::vector<std::string> StackedMatrix::names() const {
   return names;
 }
 
+StackedMatrix gate_and_up(const std::string& gate, const std::string& up, std::int64_t size, std::int64_t columns,
+                          WeightCodec codec) {
+  return {.parts = {{gate, size}, {up, size}}, .columns = columns, .codec = codec, .chosen = {}, .alternating = true};
+}
+
 StackedMatrix WeightPlan::embedding() const {
   return {{{"embed_tokens.weight", config_.vocab_size}}, config_.hidden_size, WeightFormat::kBF16};
 }
@@ -87,10 +92,8 @@ StackedMatrix WeightPlan::attention_output(std::int64_t layer) const {
 }
 
 StackedMatrix WeightPlan::mlp_input(std::int64_t layer) const {
-  return {{{mlp_name(layer, "gate_proj"), config_.intermediate_size},
-           {mlp_name(layer, "up_proj"), config_.intermediate_size}},
-          config_.hidden_size,
-          options_.codec_of(TensorClass::kMlp, layer)};
+  return gate_and_up(mlp_name(layer, "gate_proj"), mlp_name(layer, "up_proj"), config_.intermediate_size,
+                     config_.hidden_size, options_.codec_of(TensorClass::kMlp, layer));
 }
 
 StackedMatrix WeightPlan::mlp_output(std::int64_t layer) const {

@@ -12,7 +12,7 @@
 
 namespace tare::engine {
 
-// Matrices of one input, rows of the first tensor over those of the next.
+// Matrices of one input, rows of the first tensor over those of the next; or of two tensors in turn.
 struct StackedMatrix {
   struct Part {
     std::string name;
@@ -22,10 +22,15 @@ struct StackedMatrix {
   std::int64_t columns = 0;
   WeightCodec codec;
   std::vector<std::int32_t> chosen;  // not empty: these rows of the only part, rising, in place of all
+  bool alternating = false;          // gate over up, in the order of product/gate_up_rows.h
 
   [[nodiscard]] std::int64_t rows() const;
   [[nodiscard]] std::vector<std::string> names() const;
 };
+
+// gate_proj and up_proj, `size` rows each.
+[[nodiscard]] StackedMatrix gate_and_up(const std::string& gate, const std::string& up, std::int64_t size,
+                                        std::int64_t columns, WeightCodec codec);
 
 // Device memory through which the rows of these matrices pass on their way, as BF16 or FP32: room for a row block of
 // each in FP32, more where a matrix has more, up to a limit.
@@ -43,7 +48,7 @@ class WeightPlan {
   [[nodiscard]] StackedMatrix gdn_output(std::int64_t layer) const;
   [[nodiscard]] StackedMatrix attention_input(std::int64_t layer) const;  // q_proj over k_proj over v_proj
   [[nodiscard]] StackedMatrix attention_output(std::int64_t layer) const;
-  [[nodiscard]] StackedMatrix mlp_input(std::int64_t layer) const;  // gate_proj over up_proj
+  [[nodiscard]] StackedMatrix mlp_input(std::int64_t layer) const;  // gate_proj and up_proj in turn
   [[nodiscard]] StackedMatrix mlp_output(std::int64_t layer) const;
   [[nodiscard]] StackedMatrix head() const;    // the embedding again when they are tied
   [[nodiscard]] StackedMatrix screen() const;  // the head's rows in the format of head.screen

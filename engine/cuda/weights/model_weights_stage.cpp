@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "engine/cuda/device/cuda_check.h"
+#include "engine/cuda/product/gate_up_rows.h"
 #include "engine/cuda/product/tiles.h"
 #include "engine/cuda/weights/synthetic_weights.h"
 #include "engine/formats/float_formats.h"
@@ -23,6 +24,11 @@ constexpr std::size_t kHalfBytes = std::size_t{16} << 20;  // a copy of this siz
 // neighbours together.
 template <class Fill>
 void for_rows(const StackedMatrix& matrix, std::int64_t first, std::int64_t last, const Fill& fill) {
+  if (matrix.alternating) {  // as many rows of either; a run begins with a row block
+    for (std::size_t i = 0; i < 2; ++i)
+      fill(i, first / 2, (last - first) / 2, static_cast<std::int64_t>(i) * (last - first) / 2);
+    return;
+  }
   if (matrix.chosen.empty()) {
     std::int64_t offset = 0;  // of the part's first row in the stack
     for (std::size_t i = 0; i < matrix.parts.size(); ++i) {
@@ -102,7 +108,12 @@ void WeightStage::stage(const StackedMatrix& matrix, const Use& use) {
     for_rows(matrix, first, last, [&](std::size_t part, std::int64_t begin, std::int64_t count, std::int64_t place) {
       fill(sources[part], begin, count, matrix.columns, wide, rows_.data() + place * row_bytes);
     });
-    use({.data = rows_.data(), .wide = wide, .first_row = first, .rows = last - first, .columns = matrix.columns},
+    use({.data = rows_.data(),
+         .wide = wide,
+         .first_row = first,
+         .rows = last - first,
+         .columns = matrix.columns,
+         .alternating = matrix.alternating},
         fault_.as<std::uint64_t>(), launch());
   }
   std::uint64_t fault = 0;
@@ -136,6 +147,7 @@ void WeightStage::fill(const Source& source, std::int64_t begin, std::int64_t co
 std::vector<float> WeightStage::tensor_scales(const StackedMatrix& matrix) {
   StackedMatrix all = matrix;
   all.chosen.clear();
+  all.alternating = false;  // part after part
   const DeviceBuffer absmax(static_cast<std::size_t>(all.rows()) * sizeof(float), "largest weights of rows");
   stage(all, [&](const StagedRows& rows, std::uint64_t* fault, const CudaLaunch& launch) {
     launch_row_absmax(rows, absmax.as<float>(), fault, launch);
@@ -194,7 +206,12 @@ void WeightStage::stage_codes(const StackedMatrix& matrix, const UseCodes& use) 
     for_rows(matrix, first, last, [&](std::size_t part, std::int64_t begin, std::int64_t count, std::int64_t place) {
       fill_codes(*sources[part], begin, count, place);
     });
-    use({.codes = rows_.data(), .scales = scales, .first_row = first, .rows = last - first, .columns = matrix.columns},
+    use({.codes = rows_.data(),
+         .scales = scales,
+         .first_row = first,
+         .rows = last - first,
+         .columns = matrix.columns,
+         .alternating = matrix.alternating},
         launch());
   }
   check_cuda(cudaStreamSynchronize(stream_.get()), "loading weights");
@@ -219,6 +236,7 @@ void WeightStage::copy(std::span<const std::byte> bytes, std::byte* target) {
 void WeightStage::explain(const StackedMatrix& matrix, std::uint64_t fault) const {
   std::int64_t row = static_cast<std::int64_t>(fault) / matrix.columns;
   if (!matrix.chosen.empty()) row = matrix.chosen[static_cast<std::size_t>(row)];
+  if (matrix.alternating) row = stacked_row(row, matrix.rows() / 2);
   const std::int64_t column = static_cast<std::int64_t>(fault) % matrix.columns / kGroupSize * kGroupSize;
   for (const StackedMatrix::Part& part : matrix.parts) {
     if (row >= part.rows) {

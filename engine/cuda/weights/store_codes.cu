@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "engine/cuda/device/launch.cuh"
 #include "engine/cuda/device/ptx.cuh"
+#include "engine/cuda/product/gate_up_rows.h"
 #include "engine/cuda/weights/encode_tiles.h"
 #include "engine/cuda/weights/unit_fields.cuh"
 
@@ -39,8 +40,9 @@ __global__ void __launch_bounds__(kThreads) store_codes_kernel(StagedCodes sourc
   const std::int64_t group = blockIdx.x % units;
   const auto lane = static_cast<int>(threadIdx.x % 32);
   for (auto row = static_cast<int>(threadIdx.x / 32); row < kUnitRows; row += kWarps) {
-    const std::int64_t source_row = row_block * kUnitRows + row;
-    const bool inside_row = source_row < source.rows;
+    const std::int64_t matrix_row = row_block * kUnitRows + row;
+    const bool inside_row = matrix_row < source.rows;
+    const std::int64_t source_row = source.alternating ? stacked_row(matrix_row, source.rows / 2) : matrix_row;
     const std::byte* codes = source.codes + source_row * stored.code_bytes;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "engine/cuda/device/cuda_device.h"
 #include "engine/cuda/product/operand.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/sanitized.h"
@@ -418,6 +419,41 @@ TEST_F(HopperTest, ARotationOfKeysAndQueriesChangesNothingButRounding) {
     std::cout << "[          ] rotated " << (numbers == Numbers::kExact ? "exact " : "bf16 ") << error << "\n";
     EXPECT_LE(error, numbers == Numbers::kExact ? 1e-5 : 1e-2);
     EXPECT_GT(error, 0) << "nothing was rotated";
+  }
+}
+
+// 136 row blocks of gate and up: on 132 multiprocessors the product applies the activation itself, and four row blocks
+// are shared. Sums of other order, and so other roundings to BF16.
+TEST_F(HopperTest, AnActivatingProductChangesNothingButRounding) {
+  constexpr const char* kModel =
+      "synthetic:hidden=256,intermediate=17408,layers=4,vocab=2000,heads=4,kv_heads=2,head_dim=64,rotary=32,"
+      "linear_key_heads=2,linear_value_heads=6,linear_key_head_dim=64,linear_value_head_dim=64,tied=0?seed=9";
+  std::vector<std::int32_t> tokens(64);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 31 % 2000);
+  const auto run = [&](bool activating) {
+    EngineOptions options = cuda_options(Numbers::kBF16);
+    options.weights.format = WeightFormat::kQ4;
+    options.cuda.activating_product = activating;
+    const std::unique_ptr<Backend> backend = open_cuda(kModel, options);
+    backend->prefill(std::span(tokens).first(8));
+    std::vector<float> logits;
+    std::size_t at = 8;
+    for (const std::size_t count : {std::size_t{1}, std::size_t{9}, std::size_t{20}, std::size_t{3}, std::size_t{16}}) {
+      const VerifyOutput output = backend->verify(std::span(tokens).subspan(at, count));
+      logits.insert(logits.end(), output.logits.begin(), output.logits.end());
+      backend->commit(static_cast<int>(count));
+      at += count;
+    }
+    return logits;
+  };
+  const std::vector<float> by_kernel = run(false);
+  const std::vector<float> by_product = run(true);
+  const double error = relative(by_product, by_kernel);
+  std::cout << "[          ] activated by the product " << error << "\n";
+  EXPECT_LE(error, 1e-2);
+  EXPECT_TRUE(same_bits(by_product, run(true)));
+  if (open_cuda_device(0).multiprocessors == 132) {
+    EXPECT_GT(error, 0) << "the same kernels ran";
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "engine/cuda/product/gate_up_rows.h"
 #include "tests/cuda/gpu/operand_reading.h"
 
 namespace tare::engine::test {
@@ -206,8 +207,8 @@ TEST_P(ActivationTest, EqualsDoublePrecision) {
   for (int token = 0; token < tokens; ++token) {
     std::vector<double>& row = expected.emplace_back();
     for (int column = 0; column < size; ++column) {
-      const double gate = gate_up.value(column, token);
-      row.push_back(gate / (1 + std::exp(-gate)) * gate_up.value(size + column, token));
+      const double gate = gate_up.value(static_cast<int>(gate_place(column)), token);
+      row.push_back(gate / (1 + std::exp(-gate)) * gate_up.value(static_cast<int>(up_place(column, size)), token));
     }
   }
   expect_operand(operand, out, expected);

@@ -41,11 +41,33 @@ inline std::vector<float> host_row_scales(WeightCodec codec, std::span<const flo
   return scales;
 }
 
+// Two tensors' rows, eight of each in turn.
+template <class Element>
+std::vector<Element> alternating_rows(std::span<const Element> rows, std::size_t row_size) {
+  constexpr std::size_t kRun = 8;
+  const std::size_t half = rows.size() / row_size / 2;
+  std::vector<Element> result;
+  for (std::size_t first = 0; first < half; first += kRun) {
+    const std::size_t count = std::min(kRun, half - first);
+    for (const std::size_t begin : {first, half + first}) {
+      const std::span<const Element> run = rows.subspan(begin * row_size, count * row_size);
+      result.insert(result.end(), run.begin(), run.end());
+    }
+  }
+  return result;
+}
+
 // The tiles of a matrix [rows][columns] by the encoders of engine/formats and the host's packing.
 inline std::vector<std::byte> host_tiles(WeightCodec codec, std::span<const float> values, std::int64_t columns,
-                                         std::span<const std::int64_t> parts = {}) {
+                                         std::span<const std::int64_t> parts = {}, bool alternating = false) {
   const auto row_size = static_cast<std::size_t>(columns);
-  const std::vector<float> row_scales = host_row_scales(codec, values, columns, parts);
+  std::vector<float> row_scales = host_row_scales(codec, values, columns, parts);
+  std::vector<float> reordered;
+  if (alternating) {
+    reordered = alternating_rows(values, row_size);
+    values = reordered;
+    row_scales = alternating_rows<float>(row_scales, 1);
+  }
   std::vector<std::uint16_t> fields;
   std::vector<std::uint16_t> scales;
   fields.reserve(values.size());

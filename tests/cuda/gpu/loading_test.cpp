@@ -95,7 +95,8 @@ class ModelCheck {
       const std::string name = fmt::format("layers.{}.", i);
       gain(layer.input_norm, name + "input_layernorm.weight");
       gain(layer.post_norm, name + "post_attention_layernorm.weight");
-      projection(layer.gate_up, {name + "mlp.gate_proj.weight", name + "mlp.up_proj.weight"}, TensorClass::kMlp, i);
+      projection(layer.gate_up, {name + "mlp.gate_proj.weight", name + "mlp.up_proj.weight"}, TensorClass::kMlp, i,
+                 /*alternating=*/true);
       projection(layer.down, {name + "mlp.down_proj.weight"}, TensorClass::kMlp, i);
       const bool linear = config.layers[static_cast<std::size_t>(i)] == LayerKind::kLinearAttention;
       ASSERT_EQ(layer.gdn.has_value(), linear);
@@ -130,7 +131,7 @@ class ModelCheck {
   CudaModelWeights weights_;
 
   void projection(const CudaProjection& found, const std::vector<std::string>& names, TensorClass tensors,
-                  std::int64_t layer) const {
+                  std::int64_t layer, bool alternating = false) const {
     const WeightCodec codec = options_.codec_of(tensors, layer);
     const std::vector<float> values = stacked(checkpoint_, names);
     std::vector<std::int64_t> parts;
@@ -141,7 +142,7 @@ class ModelCheck {
     EXPECT_EQ(found.matrix.columns, columns) << names.front();
     EXPECT_EQ(found.matrix.rows, std::ssize(values) / columns) << names.front();
     EXPECT_EQ(found.matrix.tiles, found.memory.data());
-    EXPECT_TRUE(same_bytes(read_bytes(found.memory), host_tiles(codec, values, columns, parts)))
+    EXPECT_TRUE(same_bytes(read_bytes(found.memory), host_tiles(codec, values, columns, parts, alternating)))
         << names.front() << " in " << to_text(codec);
   }
   void plain(const DeviceBuffer& found, const std::vector<std::string>& names) const {
