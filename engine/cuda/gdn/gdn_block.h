@@ -9,6 +9,9 @@ constexpr int kLeastSharedBytes = 99 * 1024;  // that every device from sm_80 to
 // So much that a Hopper SM takes one thread block of a pass, and a product's block beside it: left alone, blocks of a
 // pass meet on one SM while others idle.
 constexpr int kTwoSliceSharedBytes = 114 * 1024;
+// Of a verify in the chunk form. With 4 KB more an output projection's block, which asks for half an SM too, finds no
+// room beside it; two blocks of a pass do not meet for want of registers.
+constexpr int kVerifySharedBytes = 110 * 1024;
 
 // With fewer the sums of the recurrence share registers and wait for each other. A block of a product (27,500
 // registers) fits beside two slices' 256 threads; 512 threads fit on an SM.

@@ -46,14 +46,14 @@ __device__ __forceinline__ void fold(const GdnMemory& memory, typename Kernel::S
   for (int first = 0; first < pending; first += kBlockTokens) {
     const int count = min(pending - first, kBlockTokens);
     if (first > 0) ask_for_records<Kernel>(memory, shared, records, slots, first, count);
-    if (thread < kLanes) {
+    if (thread / kLanes == Kernel::kScaleWarp) {
       const float decay = first == 0 ? first_decay : read_decay(memory, records, slots, first, count);
       float scale = shared.scale;
       unsigned restarts = 0;
       const Scales own = follow_scale(decay, count, scale, restarts);
-      if (thread < count) shared.steps[thread].raw = own.raw;
+      if (thread % kLanes < count) shared.steps[thread % kLanes].raw = own.raw;
       __syncwarp();
-      if (thread == 0) {
+      if (thread % kLanes == 0) {
         shared.scale = scale;
         shared.restarts = restarts;
       }

@@ -48,6 +48,14 @@ inline Constants constants_of(const CudaGdnShape& shape, const ProductResult& qk
   return constants;
 }
 
+// Parameters lie in constant memory, which a launch finds cold, and a line of 64 bytes is waited for where it is first
+// used. So one word of each line is asked for at once.
+__device__ __forceinline__ void bring_parameters(const GdnPass& pass, const Constants& constants) {
+  const auto low = [](const void* pointer) { return static_cast<int>(reinterpret_cast<std::uintptr_t>(pointer)); };
+  const int words = pass.shape.key_heads ^ low(pass.memory.state) ^ low(pass.qkvz.data) ^ pass.gates.rows ^
+                    pass.out.width ^ static_cast<int>(constants.inverse_ratio);
+  ptx::have_computed(words & 0x7FFF'FFFF);
+}
 // Exact while value_heads times their ratio to key heads is less than 2^31.
 __device__ __forceinline__ int key_head_of(const Constants& constants, int head) {
   return static_cast<int>(__umulhi(2U * static_cast<unsigned>(head), constants.inverse_ratio));

@@ -39,6 +39,7 @@ template <int kSlices, GdnForm kForm, bool kOfTree, bool kOfInt8>
 struct Kernel {
   static constexpr bool kTree = kOfTree;
   static constexpr bool kShortFold = false;
+  static constexpr int kScaleWarp = 0;
   static constexpr bool kInt8 = kOfInt8;  // the state's format; of the others a kernel asks
   static constexpr int kColumns = kGdnHead / kSlices;
   static constexpr int kThreads = kThreadsASlice[kSlices];
@@ -81,6 +82,7 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
   extern __shared__ __align__(16) std::byte shared_bytes[];
   auto& shared = *reinterpret_cast<typename K::Shared*>(shared_bytes);
 
+  bring_parameters(pass, constants);
   const CudaGdnShape& shape = pass.shape;
   const int work_blocks = shape.value_heads * kSlices;
   if (static_cast<int>(blockIdx.x) >= work_blocks) {

@@ -7,12 +7,12 @@
 //   warps 0..3   q (slice 0) or k (slice 1), a thread a channel: planes -> convolution, SiLU -> l2 norm, halves, sent
 //                to the peer
 //   warps 4, 5   v, a thread a channel
-//   warps 6, 7   gates: 6 products of decays, 7 betas; z's planes into shared memory
+//   warps 6, 7   gates: 6 products of decays, 7 betas and scales; z's planes into shared memory
 //   all          wait for the peer's rows
-//   warp 0       keys with keys, decayed; (I + L)^-1        warp 1   queries with keys, decayed
-//   warps 2, 3   silu(z); 3 the scales too
+//   warps 0..3   keys with keys, decayed; then 0 inverses of the triangle's halves, 1 queries with keys, decayed;
+//                silu(z)
 //   warps 4..7   S'^T K, S'^T Q of 16 columns each; U, O; sums of squares to both blocks
-//   all          two tokens a warp: gated norm, operand
+//   all          two tokens a warp: gated norm, operand; then what is left of the records
 //
 // A round runs this code once, from a cold instruction cache, at some 4 clocks an instruction: what can be found beside
 // something else is, and loops stay loops. gdn_verify_products.cuh has the formulas. Keys, queries and betas past the
@@ -41,17 +41,19 @@ struct VerifyKernel {
   static constexpr int kWarps = kThreads / kLanes;
   static constexpr int kTokensAWarp = kBlockTokens / kWarps;
   static constexpr int kGateWarps = 2;
-  static constexpr int kGatePlanes = 4;
+  static constexpr int kGatePlanes = 2;
   static constexpr int kFirstGateWarp = kWarps - kGateWarps;
+  static constexpr int kScaleWarp = kFirstGateWarp;  // follows the scale in a fold; it asks for the least
   static constexpr int kFirstStateWarp = kWarps - kColumns / kWarpColumns;
-  static constexpr int kFactorThreads = (kWarps - kFirstStateWarp + 2) * kLanes;  // and warps 0 and 1
+  // Of a named barrier: the warps of the state, and the two that find M.
+  static constexpr int kQueryThreads = (kWarps - kFirstStateWarp + 2) * kLanes;
   using Tile = StateTile<GdnForm::kRecurrent, kColumns>;
 
   static constexpr int kChannels = kFirstGateWarp * kLanes;  // of q or k, and v
   static constexpr int kStride = kColumns + 8;
   static constexpr int kKeptBytes = (kGdnPast + kBlockTokens) * kChannels * 4;
   static constexpr int kOutputBytes = kBlockTokens * kStride * 4;
-  static constexpr int kScratchBytes = std::max(kKeptBytes, kOutputBytes);
+  static constexpr int kScratchBytes = std::max({kKeptBytes, kOutputBytes, static_cast<int>(sizeof(KeyParts))});
   struct alignas(16) Shared {
     float keys[kBlockTokens][kRowStride];  // of records; then q or k of this block
     float values[kBlockTokens][kStride];   // of records u / scale; then v
@@ -75,14 +77,14 @@ struct VerifyKernel {
     unsigned restarts;
     std::uint64_t rows_barrier;
     std::uint64_t sums_barrier;
-    alignas(16) std::byte scratch[kScratchBytes];  // a tree's inputs; then o [token][column]
+    alignas(16) std::byte scratch[kScratchBytes];  // a tree's inputs; KeyParts; then o [token][column]
   };
-  static_assert(sizeof(Shared) <= kTwoSliceSharedBytes);
+  static_assert(sizeof(Shared) <= kVerifySharedBytes);
   using Outputs = float[kBlockTokens][kStride];
 };
 
 // Named barriers of the block; 0 is __syncthreads.
-enum : int { kRowsTaken = 1, kFactorsFound = 2 };
+enum : int { kRowsTaken = 1, kKeysMultiplied = 2, kKeyFactorsFound = 3, kInversesFound = 4, kQueryFactorsFound = 5 };
 
 // By warps 6 and 7; lane n < 16 has decay and beta of token n.
 template <class Kernel>
@@ -103,9 +105,10 @@ __device__ __forceinline__ void find_gates(typename Kernel::Shared& shared, cons
   }
 }
 
-// By one warp: the scale after each token, as a fold of its path will find it again.
+// By the warp that left the decays: the scale after each token, as a fold of its path will find it again.
 template <class Shared>
 __device__ __forceinline__ void find_scales(Shared& shared, int parent, float scale, int count) {
+  __syncwarp();
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   const float decay = shared.node_decays[lane % kBlockTokens];
   unsigned restarts = 0;
@@ -144,16 +147,21 @@ __device__ __forceinline__ void find_outputs(typename Kernel::Shared& shared, co
       }
     }
   }
-  ptx::named_barrier_sync(kFactorsFound, Kernel::kFactorThreads);
-  multiply_by(shared.factors.inverse, rest, updates);
+  ptx::named_barrier_sync(kInversesFound, Kernel::kThreads);
+  solve(shared.factors, rest, updates);
   float o[kTokenTiles][4];
-  multiply_by(shared.factors.of_queries, updates, o);
+#pragma unroll
+  for (int tile = 0; tile < kTokenTiles; ++tile) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) o[tile][i] = products[kTokenTiles + tile][i];
+  }
+  ptx::named_barrier_sync(kQueryFactorsFound, Kernel::kQueryThreads);
+  add_outputs(shared.factors, updates, o);
   float squares[kTokenTiles][2];
 #pragma unroll
   for (int tile = 0; tile < kTokenTiles; ++tile) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      o[tile][i] += products[kTokenTiles + tile][i];
       outputs[8 * tile + pair + i % 2][column + i / 2 * 8] = o[tile][i];
     }
 #pragma unroll
@@ -180,6 +188,14 @@ __device__ __forceinline__ void find_outputs(typename Kernel::Shared& shared, co
   }
 }
 
+// What a channel was before the convolution, for the commit.
+__device__ __forceinline__ void record_tokens(const float (&x)[kBlockTokens], float* recorded, int stride, int count) {
+#pragma unroll
+  for (int token = 0; token < kBlockTokens; ++token) {
+    if (token < count) recorded[token * stride] = x[token];
+  }
+}
+
 template <StateFormat kFormat>
 __global__ void __maxnreg__(kTwoSliceRegisters)
     gdn_verify_kernel(const __grid_constant__ GdnPass pass, const __grid_constant__ Constants constants) {
@@ -188,6 +204,7 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
   extern __shared__ __align__(16) std::byte shared_bytes[];
   auto& shared = *reinterpret_cast<typename K::Shared*>(shared_bytes);
 
+  bring_parameters(pass, constants);
   const CudaGdnShape& shape = pass.shape;
   const int work_blocks = shape.value_heads * kSlices;
   if (static_cast<int>(blockIdx.x) >= work_blocks) {
@@ -235,25 +252,23 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
       shared.norm[thread] = 0.0F;
     }
   }
-  if (thread == 0) {
+  if (warp == K::kScaleWarp + 1 && lane == 0) {
     make_barrier(shared.rows_barrier);
     make_barrier(shared.sums_barrier);
     expect_from_peer(shared.rows_barrier, kBytesFromPeer);
     expect_from_peer(shared.sums_barrier, static_cast<int>(sizeof(shared.sums)));
-    shared.scale = past_scale;  // the first warp alone reads it before a barrier
   }
-  __syncwarp();
   const Records committed = records_of<K>(pass, 1 - half, head, key_head, slice);
   ask_for_records<K>(memory, shared, committed, slots, 0, min(pending, kBlockTokens));
-  const float first_decay = warp == 0 ? read_decay(memory, committed, slots, 0, min(pending, kBlockTokens)) : 1.0F;
+  float first_decay = 1.0F;
+  if (warp == K::kScaleWarp) {  // which alone reads the scale before a barrier
+    first_decay = read_decay(memory, committed, slots, 0, min(pending, kBlockTokens));
+    if (lane == 0) shared.scale = past_scale;
+    __syncwarp();
+  }
   const AskedPast asked_past = ask_for_past(pass, head, channel, pending, half, slots);
   if (pass.tree && warp == 0) find_windows(parent, shared.windows);
-  fold<K>(memory, shared, state, committed, slots, first_decay, slice_place, head, slice, pending);
-  store_halves(state, shared.state, shared.inverses);
-  cluster_arrive();  // the peer may write here from now on
-  const Past past = take_past(asked_past, memory.narrow_columns, pending);
-  if (pending > 0 && !of_gates) write_past(memory, head, channel, past);
-
+  // Found while records are on their way.
   const bool of_rows = warp < kRowWarps;  // of q or k
   float* const target =
       of_rows ? &shared.keys[0][channel.place] : &shared.values[0][channel.place - slice * K::kColumns];
@@ -262,6 +277,15 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
   IncomingGates incoming_b_a;
   if (of_gates) incoming_b_a = incoming_gates(pass, head);
   const int record = half * kMostRoundTokens;
+  const int channels = (2 * shape.key_heads + shape.value_heads) * kGdnHead;
+  float* const recorded_channel = memory.projections + projection_place(shape, half, 0, channel);
+  ptx::have_computed(reinterpret_cast<std::int64_t>(incoming.source));
+  fold<K>(memory, shared, state, committed, slots, first_decay, slice_place, head, slice, pending);
+  store_halves(state, shared.state, shared.inverses);
+  cluster_arrive();  // the peer may write here from now on
+  const Past past = take_past(asked_past, memory.narrow_columns, pending);
+  if (pending > 0 && !of_gates) write_past(memory, head, channel, past);
+
   auto& outputs = *reinterpret_cast<typename K::Outputs*>(shared.scratch);
   cluster_wait();
   wait_for_copies();
@@ -270,6 +294,7 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
   ptx::wait_for_preceding_grid();
 
   StateOperand operand;
+  float x[kBlockTokens];
   if (of_gates) {
     float* const gate_planes = &shared.gate_planes[warp % K::kGateWarps][0][0];
     ask_for_gates<K>(pass, incoming_b_a, 0, gate_planes);
@@ -280,9 +305,9 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
     // Not before: the planes of q, k and v are waited for.
     ask_for_z(pass.qkvz, incoming_z(shape, pass.qkvz, constants, head, slice), incoming.plane_stride,
               warp % K::kGateWarps, shared.z);
+    if (warp > K::kFirstGateWarp) find_scales(shared, parent, scale, count);
     wait_for_copies();
   } else {
-    float x[kBlockTokens];
     read_tokens(pass.qkvz, channel, incoming, count, x);
     if (pass.tree) {
       convolve_nodes<K::kChannels>(x, taps, past, memory.narrow_columns, shared.windows,
@@ -298,14 +323,8 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
                        query || !leads ? nullptr : memory.keys + (record * shape.key_heads + key_head) * kGdnHead,
                        shape.key_heads * kGdnHead);
     }
-    if (channel.records) {
-      float* const recorded = memory.projections + projection_place(shape, half, 0, channel);
-      const int channels = (2 * shape.key_heads + shape.value_heads) * kGdnHead;
-#pragma unroll
-      for (int token = 0; token < kBlockTokens; ++token) {
-        if (token < count) recorded[token * channels] = x[token];
-      }
-    }
+    // The others do it last.
+    if (!of_rows && channel.records) record_tokens(x, recorded_channel, channels, count);
   }
   const int first_column = (warp - K::kFirstStateWarp) * kWarpColumns;
   if (warp >= K::kFirstStateWarp) operand.load(shared.state, first_column);
@@ -316,24 +335,28 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
   float updates[kTokenTiles][4];
   if (warp >= K::kFirstStateWarp) {
     find_outputs<K>(shared, operand, outputs, first_column, slice, count, updates);
-  } else if (warp < 2) {
-    float sums[kTokenTiles][4];
+  } else {
+    find_key_factors(shared.factors, *reinterpret_cast<KeyParts*>(shared.scratch), kKeysMultiplied,
+                     shared.tokens.halves, shared.tokens.inverses, shared.decays, shared.betas);
     if (warp == 0) {
-      multiply_keys<false>(shared.tokens.halves, sums);
-      store_factors<false>(shared.factors, shared.decays, shared.betas, shared.tokens.inverses, sums);
-      __syncwarp();
+      ptx::named_barrier_sync(kKeyFactorsFound, kRowWarps * kLanes);
       invert_factors(shared.factors);
     } else {
-      multiply_keys<true>(shared.tokens.halves, sums);
-      store_factors<true>(shared.factors, shared.decays, shared.betas, shared.tokens.inverses, sums);
+      ptx::named_barrier_arrive(kKeyFactorsFound, kRowWarps * kLanes);
     }
-    ptx::named_barrier_arrive(kFactorsFound, K::kFactorThreads);
-  } else {
+    ptx::named_barrier_arrive(kInversesFound, K::kThreads);
+    if (warp == 1 || warp == 2) {
+      find_query_factors(shared.factors, shared.tokens.halves, warp - 1, shared.tokens.inverses, shared.decays);
+      ptx::named_barrier_arrive(kQueryFactorsFound, K::kQueryThreads);
+    }
+    // Pairs 0 and 1, 2, 3, 4 .. 7 of the four warps: three have had more to do.
     const IncomingZ of_z = incoming_z(shape, pass.qkvz, constants, head, slice);
     const float2 gain = *reinterpret_cast<const float2*>(&shared.norm[2 * lane]);
+    const int end = warp == 0 ? 2 : warp == 3 ? kTokenPairs : warp + 2;
 #pragma unroll 1
-    for (int pair = warp % 2; pair < kTokenPairs; pair += 2) finish_z(pass.qkvz, of_z, pair, count, gain, shared.z);
-    if (warp == 3) find_scales(shared, parent, scale, count);
+    for (int pair = warp == 0 ? 0 : warp + 1; pair < end; ++pair) {
+      finish_z(pass.qkvz, of_z, pair, count, gain, shared.z);
+    }
   }
   __syncthreads();
 
@@ -356,8 +379,8 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
         sums = {sums.x + more.x, sums.y + more.y};
       }
     }
-    const float factors[2] = {rsqrtf(fmaf(sums.x, constants.inverse_dv, shape.eps)),
-                              rsqrtf(fmaf(sums.y, constants.inverse_dv, shape.eps))};
+    const float factors[2] = {quick_rsqrt(fmaf(sums.x, constants.inverse_dv, shape.eps)),
+                              quick_rsqrt(fmaf(sums.y, constants.inverse_dv, shape.eps))};
     const float gates[2][2] = {{z.x, z.z}, {z.y, z.w}};  // by token
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
@@ -400,6 +423,8 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
         }
       }
     }
+  } else if (channel.records) {
+    record_tokens(x, recorded_channel, channels, count);
   }
 }
 

@@ -126,58 +126,75 @@ struct TokenRows {
 constexpr int kBytesFromPeer =
     kBlockTokens * (2 * kGdnHead * static_cast<int>(sizeof(__half)) + static_cast<int>(sizeof(float)));
 
+// Of numbers that are neither tiny nor huge: one instruction.
+__device__ __forceinline__ float quick_rsqrt(float x) {
+  float y = 0.0F;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // By the four warps that took in q or k, whose 16 rows lie in `vectors`: l2 norms times `size`, as halves here and at
-// the peer; keys are recorded. Rows from `count` on become zero.
+// the peer; keys are recorded. Rows from `count` on become zero. Half a warp has a token, a lane eight channels.
 __device__ __forceinline__ void normalise_halves(const float (*vectors)[kRowStride], TokenRows& tokens, int first_row,
                                                  const std::uint64_t& rows_barrier, int peer, int count, float size,
                                                  float* recorded, int recorded_stride) {
-  const auto lane = static_cast<int>(threadIdx.x % kLanes);
-  const auto warp = static_cast<int>(threadIdx.x / kLanes % kRowWarps);
-  constexpr int kTogether = kBlockTokens / kRowWarps;  // tokens whose chains run side by side
+  constexpr int kHalfWarp = kLanes / 2;
+  const auto lane = static_cast<int>(threadIdx.x % kHalfWarp);
   const std::uint32_t barrier = peer_address(&rows_barrier, peer);
-  const std::uint32_t to_high = peer_address(&tokens.halves.high[first_row + warp][4 * lane], peer);
-  const std::uint32_t to_low = peer_address(&tokens.halves.low[first_row + warp][4 * lane], peer);
-  const std::uint32_t to_inverse = peer_address(&tokens.inverses[first_row + warp], peer);
-  float4 x[kTogether];
-  float sums[kTogether];
+#pragma unroll 1
+  for (auto token = static_cast<int>(threadIdx.x % kGdnHead / kHalfWarp); token < kBlockTokens;
+       token += kGdnHead / kHalfWarp) {
+    const bool real = token < count;
+    float x[8];
+    float sum = 0.0F;
 #pragma unroll
-  for (int k = 0; k < kTogether; ++k) {
-    x[k] = {0.0F, 0.0F, 0.0F, 0.0F};
-    if (warp + k * kRowWarps < count) x[k] = *reinterpret_cast<const float4*>(vectors[warp + k * kRowWarps] + 4 * lane);
-    sums[k] = dot(x[k], x[k]);
-  }
+    for (int quad = 0; quad < 2; ++quad) {
+      float4 four{0.0F, 0.0F, 0.0F, 0.0F};
+      if (real) four = *reinterpret_cast<const float4*>(vectors[token] + 8 * lane + 4 * quad);
+      sum += dot(four, four);
+      x[4 * quad] = four.x;
+      x[4 * quad + 1] = four.y;
+      x[4 * quad + 2] = four.z;
+      x[4 * quad + 3] = four.w;
+    }
 #pragma unroll
-  for (int step = kLanes / 2; step > 0; step /= 2) {
-#pragma unroll
-    for (float& sum : sums) sum += __shfl_xor_sync(~0U, sum, step);
-  }
-#pragma unroll
-  for (int k = 0; k < kTogether; ++k) {
-    const float factor = size * rsqrtf(sums[k] + kL2NormEps);
-    x[k] = {x[k].x * factor, x[k].y * factor, x[k].z * factor, x[k].w * factor};
+    for (int step = kHalfWarp / 2; step > 0; step /= 2) sum += __shfl_xor_sync(~0U, sum, step);
+    const float factor = size * quick_rsqrt(sum + kL2NormEps);
     // No element is larger than the row's norm n, and n^2 < 2^(b + 1) of its biased exponent b less the bias.
-    const auto biased = static_cast<int>(__float_as_uint(sums[k] * factor * factor) >> 23);
+    const auto biased = static_cast<int>(__float_as_uint(sum * factor * factor) >> 23);
     const int exponent = kTokenExponent - ((biased + 2 - kBias) >> 1);
     const float scale = power_of_two(kBias + exponent);
     const float inverse = power_of_two(kBias - exponent);
-    const HalfQuad four = split_halves({x[k].x * scale, x[k].y * scale, x[k].z * scale, x[k].w * scale});
-    const int row = first_row + warp + k * kRowWarps;
-    constexpr std::uint32_t kStepBytesOfRows = kRowWarps * kHalfStride * sizeof(__half);
-    const auto as_floats = [](uint2 two) { return float2{__uint_as_float(two.x), __uint_as_float(two.y)}; };
-    send(to_high + k * kStepBytesOfRows, as_floats(four.high), barrier);
-    send(to_low + k * kStepBytesOfRows, as_floats(four.low), barrier);
-    *reinterpret_cast<uint2*>(&tokens.halves.high[row][4 * lane]) = four.high;
-    *reinterpret_cast<uint2*>(&tokens.halves.low[row][4 * lane]) = four.low;
-    if (lane == 0) {
-      send(to_inverse + k * kRowWarps * static_cast<std::uint32_t>(sizeof(float)), inverse, barrier);
-      tokens.inverses[row] = inverse;
-    }
-  }
-  if (recorded == nullptr) return;
+    uint2 high[2];
+    uint2 low[2];
 #pragma unroll
-  for (int k = 0; k < kTogether; ++k) {
-    const int token = warp + k * kRowWarps;
-    if (token < count) *reinterpret_cast<float4*>(recorded + token * recorded_stride + 4 * lane) = x[k];
+    for (int quad = 0; quad < 2; ++quad) {
+      float* const own = x + 4 * quad;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) own[i] *= factor;
+      const HalfQuad four = split_halves({own[0] * scale, own[1] * scale, own[2] * scale, own[3] * scale});
+      high[quad] = four.high;
+      low[quad] = four.low;
+    }
+    const auto together = [](const uint2(&two)[2]) {
+      return float4{__uint_as_float(two[0].x), __uint_as_float(two[0].y), __uint_as_float(two[1].x),
+                    __uint_as_float(two[1].y)};
+    };
+    auto* const to_high = reinterpret_cast<float4*>(&tokens.halves.high[first_row + token][8 * lane]);
+    auto* const to_low = reinterpret_cast<float4*>(&tokens.halves.low[first_row + token][8 * lane]);
+    send(peer_address(to_high, peer), together(high), barrier);
+    send(peer_address(to_low, peer), together(low), barrier);
+    *to_high = together(high);
+    *to_low = together(low);
+    if (lane == 0) {
+      send(peer_address(&tokens.inverses[first_row + token], peer), inverse, barrier);
+      tokens.inverses[first_row + token] = inverse;
+    }
+    if (recorded != nullptr && real) {
+      auto* const to_record = reinterpret_cast<float4*>(recorded + token * recorded_stride + 8 * lane);
+      to_record[0] = {x[0], x[1], x[2], x[3]};
+      to_record[1] = {x[4], x[5], x[6], x[7]};
+    }
   }
 }
 
@@ -237,14 +254,20 @@ __device__ __forceinline__ void finish_z(const ProductResult& result, const Inco
                                          float2 gain, GatePlanes& arrived) {
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   auto& place = *reinterpret_cast<float4*>(&arrived[0][pair][2 * lane]);
-  float4 sum{0.0F, 0.0F, 0.0F, 0.0F};  // by column, then token
   const int planes = result.planes ? incoming.planes : 0;
+  float4 parts[kPlanesAtOnce];  // all read, so that they come together; what is past the last plane is anything
 #pragma unroll
   for (int plane = 0; plane < kPlanesAtOnce; ++plane) {
-    if (plane < planes) {
-      const float4 more = *reinterpret_cast<const float4*>(&arrived[plane][pair][2 * lane]);
-      sum = {sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w};
-    }
+    parts[plane] = *reinterpret_cast<const float4*>(&arrived[plane][pair][2 * lane]);
+  }
+  float4 sum{0.0F, 0.0F, 0.0F, 0.0F};  // by column, then token
+#pragma unroll
+  for (int plane = 0; plane < kPlanesAtOnce; ++plane) {
+    const bool there = plane < planes;
+    sum.x += there ? parts[plane].x : 0.0F;
+    sum.y += there ? parts[plane].y : 0.0F;
+    sum.z += there ? parts[plane].z : 0.0F;
+    sum.w += there ? parts[plane].w : 0.0F;
   }
   if (!result.planes || planes > kPlanesAtOnce) add_other_z(result, incoming, pair, count, sum);
   place = {gain.x * quick_silu(sum.x * result.factor), gain.x * quick_silu(sum.y * result.factor),

@@ -12,7 +12,7 @@ void launch_format(const char* name, const GdnPass& pass, const CudaLaunch& laun
   rounded.fill.blocks = fill_blocks(pass.fill, 2);
   const LaunchShape shape{.blocks = 2 * pass.shape.value_heads + rounded.fill.blocks,
                           .threads = K::kThreads,
-                          .shared_bytes = kTwoSliceSharedBytes,
+                          .shared_bytes = kVerifySharedBytes,
                           .cluster = 2};
   launch_kernel(name, gdn_verify_kernel<kFormat>, shape, launch, rounded, constants_of(pass.shape, pass.qkvz));
 }

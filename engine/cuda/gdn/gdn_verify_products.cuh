@@ -4,9 +4,10 @@
 //   U = (I + L)^-1 R     R_i = beta_i (v_i - e_i S'^T k_i), L_ij = beta_i d_ij (k_i.k_j) for j < i, else 0
 //   O = E S'^T Q + M U   M_ij = d_ij (q_i.k_j) for j <= i, else 0
 //
-// (I + L)^-1 hangs on the keys alone, so some warps find it while the others multiply the state. It is found by
-// substitution, not by powers of L, which cancel where keys repeat. Its elements are products of contractions
-// (I - beta k k^T) between keys: at most 1 in size, so multiplying by it loses nothing.
+// (I + L) hangs on the keys alone, so some warps look after it while the others multiply the state. It is cut in halves
+// of 8 tokens, [A 0; B C]: U_1 = A^-1 R_1, U_2 = C^-1 (R_2 - B U_1). The inverses are found by substitution, not by
+// powers, which cancel where keys repeat. Their elements are products of contractions (I - beta k k^T) between keys: at
+// most 1 in size, so multiplying by them loses nothing.
 //
 // State, keys and queries are FP16 in two parts, times powers of two: 22 bits of a number count, products are exact,
 // and twice as many go through a tensor core as of TF32. The small products at the end are of TF32 in two parts.
@@ -158,36 +159,29 @@ __device__ __forceinline__ void multiply_state(const StateOperand& state, const 
   }
 }
 
-// By one warp: 16 keys, or queries, with the 16 keys. A lane has rows lane / 4 and 8 more of keys 8 n + 2 p and the one
+// A quarter of dk of keys with keys, by one warp. A lane has rows lane / 4 and 8 more of keys 8 n + 2 p and the one
 // after it. The registers of a key as operand A are those of operand B.
-template <bool kOfQueries>
-__device__ __forceinline__ void multiply_keys(const HalfRows<kTokenRows>& tokens, float (&sums)[kTokenTiles][4]) {
-  std::uint32_t of_high = row_of_a(tokens.high);
-  std::uint32_t of_low = row_of_a(tokens.low);
-  constexpr std::uint32_t kToQueries = kBlockTokens * kHalfStride * sizeof(__half);
+constexpr int kKeyParts = 4;
+__device__ __forceinline__ void multiply_keys(const HalfRows<kTokenRows>& tokens, int quarter,
+                                              float (&sums)[kTokenTiles][4]) {
+  constexpr int kOwnSteps = kSteps / kKeyParts;
+  const std::uint32_t of_high = row_of_a(tokens.high) + quarter * kOwnSteps * kStepBytes;
+  const std::uint32_t of_low = row_of_a(tokens.low) + quarter * kOwnSteps * kStepBytes;
   float three[3][kTokenTiles][4] = {};
-#pragma unroll 4
-  for (int step = 0; step < kSteps; ++step) {
-    std::uint32_t key_high[4];
-    std::uint32_t key_low[4];
-    ptx::load_four_matrices(of_high, key_high);
-    ptx::load_four_matrices(of_low, key_low);
-    std::uint32_t high[4] = {key_high[0], key_high[1], key_high[2], key_high[3]};
-    std::uint32_t low[4] = {key_low[0], key_low[1], key_low[2], key_low[3]};
-    if constexpr (kOfQueries) {
-      ptx::load_four_matrices(of_high + kToQueries, high);
-      ptx::load_four_matrices(of_low + kToQueries, low);
-    }
+#pragma unroll
+  for (int step = 0; step < kOwnSteps; ++step) {
+    std::uint32_t high[4];
+    std::uint32_t low[4];
+    ptx::load_four_matrices(of_high + step * kStepBytes, high);
+    ptx::load_four_matrices(of_low + step * kStepBytes, low);
 #pragma unroll
     for (int tile = 0; tile < kTokenTiles; ++tile) {
-      const std::uint32_t upper[2] = {key_high[tile], key_high[2 + tile]};
-      const std::uint32_t lower[2] = {key_low[tile], key_low[2 + tile]};
+      const std::uint32_t upper[2] = {high[tile], high[2 + tile]};
+      const std::uint32_t lower[2] = {low[tile], low[2 + tile]};
       mma_fp16(three[0][tile], low, upper);
       mma_fp16(three[1][tile], high, lower);
       mma_fp16(three[2][tile], high, upper);
     }
-    of_high += kStepBytes;
-    of_low += kStepBytes;
   }
 #pragma unroll
   for (int tile = 0; tile < kTokenTiles; ++tile) {
@@ -201,51 +195,96 @@ struct alignas(16) TokenFactors {
   static constexpr int kStride = kBlockTokens + 8;     // lanes of a fragment meet no bank twice
   float of_keys[kBlockTokens][kBlockTokens];           // [j][i]: L_ij
   alignas(8) float of_queries[kBlockTokens][kStride];  // [i][j]: M_ij
-  alignas(8) float inverse[kBlockTokens][kStride];     // [i][j] of (I + L)^-1
+  alignas(8) float inverses[kBlockTokens][kStride];    // [i][j % 8]: A^-1, then C^-1
 };
 
-// By the warp that has them: what multiply_keys gave becomes L or M. `inverses` of the rows, then of the keys;
-// `decays` is d, [i][j].
-template <bool kOfQueries>
-__device__ __forceinline__ void store_factors(TokenFactors& factors, const float (*decays)[kBlockTokens],
-                                              const float* betas, const float* inverses,
-                                              const float (&sums)[kTokenTiles][4]) {
+// L, by four warps of which each first multiplies a quarter of dk. `parts` is room for that, `barrier` a named barrier
+// of theirs. `inverses` undoes the tokens' powers of two; `decays` is d, [i][j].
+constexpr int kPartStride = kBlockTokens + 4;
+using KeyParts = float[kKeyParts][kBlockTokens][kPartStride];
+__device__ __forceinline__ void find_key_factors(TokenFactors& factors, KeyParts& parts, int barrier,
+                                                 const HalfRows<kTokenRows>& tokens, const float* inverses,
+                                                 const float (*decays)[kBlockTokens], const float* betas) {
+  const auto warp = static_cast<int>(threadIdx.x / kLanes);
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
-  const float* const of_rows = inverses + (kOfQueries ? kBlockTokens : 0);
+  float sums[kTokenTiles][4];
+  multiply_keys(tokens, warp, sums);
 #pragma unroll
   for (int tile = 0; tile < kTokenTiles; ++tile) {
-    const int j = 8 * tile + lane % 4 * 2;
-    const float2 of_keys = *reinterpret_cast<const float2*>(inverses + j);
 #pragma unroll
     for (int lower = 0; lower < 2; ++lower) {
-      const int i = 8 * lower + lane / 4;
-      const float2 decay = *reinterpret_cast<const float2*>(&decays[i][j]);
-      const float weight = kOfQueries ? of_rows[i] : of_rows[i] * betas[i];
-      const float2 factor{sums[tile][2 * lower] * of_keys.x * weight * decay.x,
-                          sums[tile][2 * lower + 1] * of_keys.y * weight * decay.y};
-      if constexpr (kOfQueries) {
-        *reinterpret_cast<float2*>(&factors.of_queries[i][j]) = {j <= i ? factor.x : 0.0F,
-                                                                 j + 1 <= i ? factor.y : 0.0F};
-      } else {
-        factors.of_keys[j][i] = j < i ? factor.x : 0.0F;
-        factors.of_keys[j + 1][i] = j + 1 < i ? factor.y : 0.0F;
-      }
+      *reinterpret_cast<float2*>(&parts[warp][8 * lower + lane / 4][8 * tile + lane % 4 * 2]) = {
+          sums[tile][2 * lower], sums[tile][2 * lower + 1]};
     }
+  }
+  ptx::named_barrier_sync(barrier, kKeyParts * kLanes);
+  const int i = 4 * warp + lane / 8;
+  const int j = lane % 8 * 2;
+  float2 sum{0.0F, 0.0F};
+#pragma unroll
+  for (const auto& part : parts) {
+    const float2 more = *reinterpret_cast<const float2*>(&part[i][j]);
+    sum = {sum.x + more.x, sum.y + more.y};
+  }
+  const float2 of_keys = *reinterpret_cast<const float2*>(inverses + j);
+  const float2 decay = *reinterpret_cast<const float2*>(&decays[i][j]);
+  const float weight = inverses[i] * betas[i];
+  factors.of_keys[j][i] = j < i ? sum.x * of_keys.x * weight * decay.x : 0.0F;
+  factors.of_keys[j + 1][i] = j + 1 < i ? sum.y * of_keys.y * weight * decay.y : 0.0F;
+}
+// M of keys 8 tile .. 8 tile + 7, by one warp.
+__device__ __forceinline__ void find_query_factors(TokenFactors& factors, const HalfRows<kTokenRows>& tokens, int tile,
+                                                   const float* inverses, const float (*decays)[kBlockTokens]) {
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  std::uint32_t of_high = row_of_a(tokens.high + kBlockTokens);
+  std::uint32_t of_low = row_of_a(tokens.low + kBlockTokens);
+  // Both parts of eight keys together.
+  const auto* of_part = lane / 16 == 0 ? tokens.high : tokens.low;
+  std::uint32_t of_keys = ptx::shared_address(&of_part[8 * tile + lane % 8][lane / 8 % 2 * 8]);
+  float three[3][4] = {};
+#pragma unroll 4
+  for (int step = 0; step < kSteps; ++step) {
+    std::uint32_t high[4];
+    std::uint32_t low[4];
+    std::uint32_t keys[4];
+    ptx::load_four_matrices(of_high, high);
+    ptx::load_four_matrices(of_low, low);
+    ptx::load_four_matrices(of_keys, keys);
+    mma_fp16(three[0], low, keys);
+    mma_fp16(three[1], high, keys + 2);
+    mma_fp16(three[2], high, keys);
+    of_high += kStepBytes;
+    of_low += kStepBytes;
+    of_keys += kStepBytes;
+  }
+  const int j = 8 * tile + lane % 4 * 2;
+  const float2 of_key = *reinterpret_cast<const float2*>(inverses + j);
+#pragma unroll
+  for (int lower = 0; lower < 2; ++lower) {
+    const int i = 8 * lower + lane / 4;
+    const float2 decay = *reinterpret_cast<const float2*>(&decays[i][j]);
+    const float of_row = inverses[kBlockTokens + i];
+    const auto sum = [&](int k) { return three[0][k] + three[1][k] + three[2][k]; };
+    *reinterpret_cast<float2*>(&factors.of_queries[i][j]) = {
+        j <= i ? sum(2 * lower) * of_key.x * of_row * decay.x : 0.0F,
+        j + 1 <= i ? sum(2 * lower + 1) * of_key.y * of_row * decay.y : 0.0F};
   }
 }
 
-// By one warp, of which lanes l and l + 16 find column l.
+// A^-1 and C^-1, by one warp: lanes 0..7 find the columns of the one, 8..15 of the other, the rest the same again.
 __device__ __forceinline__ void invert_factors(TokenFactors& factors) {
+  constexpr int kSize = kBlockTokens / 2;
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
-  const int column = lane % kBlockTokens;
-  float rest[kBlockTokens];
+  const int column = lane % kSize;
+  const int block = lane / kSize % 2 * kSize;
+  float rest[kSize];
 #pragma unroll
-  for (int i = 0; i < kBlockTokens; ++i) rest[i] = i == column ? 1.0F : 0.0F;
+  for (int i = 0; i < kSize; ++i) rest[i] = i == column ? 1.0F : 0.0F;
 #pragma unroll
-  for (int j = 0; j < kBlockTokens; ++j) {
+  for (int j = 0; j < kSize - 1; ++j) {
 #pragma unroll
-    for (int first = (j + 1) / 4 * 4; first < kBlockTokens; first += 4) {
-      const float4 four = *reinterpret_cast<const float4*>(&factors.of_keys[j][first]);
+    for (int first = (j + 1) / 4 * 4; first < kSize; first += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(&factors.of_keys[block + j][block + first]);
       const float own[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -255,37 +294,66 @@ __device__ __forceinline__ void invert_factors(TokenFactors& factors) {
   }
   if (lane < kBlockTokens) {
 #pragma unroll
-    for (int i = 0; i < kBlockTokens; ++i) factors.inverse[i][column] = rest[i];
+    for (int i = 0; i < kSize; ++i) factors.inverses[block + i][column] = rest[i];
   }
 }
 
-// sums[n] <- (rows [n] of tokens j) (matrix of i and j)^T: a warp's 16 columns, tokens i = 8 n ...
-__device__ __forceinline__ void multiply_by(const float (*matrix)[TokenFactors::kStride],
-                                            const float (&rows)[kTokenTiles][4], float (&sums)[kTokenTiles][4]) {
-  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+// Eight tokens' rows (of a warp's 16 columns) as operand A, and the factors of eight tokens i and j as operand B.
+__device__ __forceinline__ SplitA tokens_as_a(const float (&rows)[4]) {
+  const SplitFloat upper[2] = {split(rows[0]), split(rows[1])};
+  const SplitFloat lower[2] = {split(rows[2]), split(rows[3])};
+  return tile_of_rows(upper, lower);
+}
+__device__ __forceinline__ SplitB factors_as_b(float2 two) {
+  const SplitFloat own[2] = {split(two.x), split(two.y)};
+  return columns_of_row(own);
+}
+// sum + a b, in three sums side by side.
+__device__ __forceinline__ void add_product(float (&sum)[4], const SplitA& a, const SplitB& b) {
+  float small[4] = {};
+  float other[4] = {};
+  float large[4] = {};
+  mma_tf32(small, a.low, b.high);
+  mma_tf32(other, a.high, b.low);
+  mma_tf32(large, a.high, b.high);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum[i] += large[i] + (small[i] + other[i]);
+}
+
+__device__ __forceinline__ SplitB pair_of_factors(const float& first) {
+  return factors_as_b(*reinterpret_cast<const float2*>(&first));
+}
+
+// U from R.
+__device__ __forceinline__ void solve(const TokenFactors& factors, const float (&rest)[kTokenTiles][4],
+                                      float (&updates)[kTokenTiles][4]) {
   static_assert(kTokenTiles == 2);
-  SplitA a[2];
-  SplitB b[2][2];  // [tile of i][step of j]
-  float parts[2][2][4] = {};
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  const int i = lane / 4;
+  const int j = lane % 4 * 2;
+  const SplitB inverses[2] = {pair_of_factors(factors.inverses[i][j]), pair_of_factors(factors.inverses[8 + i][j])};
+  const SplitB between = factors_as_b({-factors.of_keys[j][8 + i], -factors.of_keys[j + 1][8 + i]});
+  float second_rest[4];
 #pragma unroll
-  for (int step = 0; step < 2; ++step) {
-    const SplitFloat upper[2] = {split(rows[step][0]), split(rows[step][1])};
-    const SplitFloat lower[2] = {split(rows[step][2]), split(rows[step][3])};
-    a[step] = tile_of_rows(upper, lower);
-#pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
-      const float2 two = *reinterpret_cast<const float2*>(&matrix[8 * tile + lane / 4][8 * step + lane % 4 * 2]);
-      const SplitFloat own[2] = {split(two.x), split(two.y)};
-      b[tile][step] = columns_of_row(own);
-    }
+  for (int k = 0; k < 4; ++k) {
+    updates[0][k] = updates[1][k] = 0.0F;
+    second_rest[k] = rest[1][k];
   }
-  multiply<4>({&parts[0][0], &parts[1][0], &parts[0][1], &parts[1][1]}, {&a[0], &a[0], &a[1], &a[1]},
-              {&b[0][0], &b[1][0], &b[0][1], &b[1][1]});
-#pragma unroll
-  for (int tile = 0; tile < 2; ++tile) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[tile][i] = parts[tile][0][i] + parts[tile][1][i];
-  }
+  add_product(updates[0], tokens_as_a(rest[0]), inverses[0]);
+  add_product(second_rest, tokens_as_a(updates[0]), between);
+  add_product(updates[1], tokens_as_a(second_rest), inverses[1]);
+}
+// O <- O + M U.
+__device__ __forceinline__ void add_outputs(const TokenFactors& factors, const float (&updates)[kTokenTiles][4],
+                                            float (&outputs)[kTokenTiles][4]) {
+  const auto lane = static_cast<int>(threadIdx.x % kLanes);
+  const int i = lane / 4;
+  const int j = lane % 4 * 2;
+  const SplitA first = tokens_as_a(updates[0]);
+  const SplitA second = tokens_as_a(updates[1]);
+  add_product(outputs[0], first, pair_of_factors(factors.of_queries[i][j]));
+  add_product(outputs[1], first, pair_of_factors(factors.of_queries[8 + i][j]));
+  add_product(outputs[1], second, pair_of_factors(factors.of_queries[8 + i][8 + j]));
 }
 
 }  // namespace tare::engine::gdn
