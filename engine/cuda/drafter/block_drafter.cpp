@@ -185,7 +185,8 @@ void CudaBlockDrafter::launch_context(const Pass& pass, const Operand& features)
 
 ProductResult CudaBlockDrafter::launch_attention(const Pass& pass, std::size_t layer, const Operand& input) const {
   const CudaDrafterLayerWeights& weights = weights_.layers[layer];
-  const ProductResult qkv = multiply(weights.qkv, input, settings_, pass.launch);
+  // Small, like the projection back: fewer thread blocks leave fewer planes to the kernel behind.
+  const ProductResult qkv = multiply(weights.qkv, input, out_settings_, pass.launch);
   const DraftCache cached = cache();
   const bool tensor_cores = draft_uses_tensor_cores(shape_, cached.format);
   CudaLaunch launch = pass.launch;

@@ -4,12 +4,15 @@
 #include "engine/cuda/attention/attention_device.cuh"
 #include "engine/cuda/device/launch.cuh"
 #include "engine/cuda/drafter/drafter_kernels.h"
+#include "engine/cuda/product/product_result.cuh"
 
 namespace tare::engine {
 namespace {
 
 constexpr int kMostDims = 256;
 constexpr int kMostWarps = kMostDims / 64;  // a thread has two neighbouring dims
+
+constexpr int kPlanesAtOnce = 12;  // of 6144x5120 over 264 blocks: all at once
 
 enum class HeadKind { kQuery, kKey, kValue };
 struct Head {
@@ -59,7 +62,9 @@ __global__ void draft_heads_kernel(const __grid_constant__ DraftHeadsArguments a
   const int dim = 2 * static_cast<int>(threadIdx.x);
   const bool has_dims = dim < shape.head_dim;
   int tokens = arguments.tokens;
-  const ResultQuad source(arguments.result, unit * shape.head_dim + (has_dims ? dim : 0), pair, tokens);
+  const int row = unit * shape.head_dim + (has_dims ? dim : 0);
+  const ResultQuad source(arguments.result, row, pair, tokens);
+  const int planes = arguments.result.planes ? arguments.result.plan.planes(row / kUnitRows) : 0;
   int first = arguments.first;
   if (arguments.control != nullptr) {
     const bool block = arguments.query_form != DraftQueries::kNone;
@@ -86,7 +91,8 @@ __global__ void draft_heads_kernel(const __grid_constant__ DraftHeadsArguments a
   ptx::wait_for_preceding_grid();
 
   float4 quad{0.0F, 0.0F, 0.0F, 0.0F};
-  if (has_dims && 2 * pair < tokens) quad = source.load();
+  if (has_dims && 2 * pair < tokens)
+    quad = planes > 0 ? product_quad<kPlanesAtOnce>(arguments.result, planes, row, pair) : source.load();
   if (head.kind != HeadKind::kValue) {
     const float sums[2] = {sum_of_warp(sum_of_squares(quad.x, quad.z)), sum_of_warp(sum_of_squares(quad.y, quad.w))};
     if (threadIdx.x % 32 == 0) {

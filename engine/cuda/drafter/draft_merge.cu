@@ -10,13 +10,15 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
-constexpr int kTogether = 8;  // parts whose loads are on their way at once
+constexpr int kTogether = 32;  // parts whose loads are on their way at once: a lane has the ends of each
 
 __global__ void __launch_bounds__(kThreads)
     draft_merge_kernel(const __grid_constant__ DraftAttentionArguments arguments, const __grid_constant__ Operand out,
                        int groups) {
   ptx::launch_dependents();
   const DrafterShape& shape = arguments.shape;
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  const float2 no_end{-INFINITY, 0.0F};
   const int item = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
   const int group = item % groups;
   const int token = item / groups;
@@ -33,39 +35,48 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t row = real ? static_cast<std::int64_t>(token) * shape.heads + head : 0;
   const float2* ends = arguments.parts.ends + row;
   const float* sums = arguments.parts.sums + row * shape.head_dim + column % shape.head_dim;
+  const std::int64_t stride = rows * shape.head_dim;
   ptx::wait_for_preceding_grid();
 
   if (token >= out.width) return;
   float2 mixed{0.0F, 0.0F};
-  if (real) {
-    float largest = -INFINITY;
-    for (int first = 0; first < parts; first += kTogether) {
+  if (token < arguments.block) {
+    // Where there are several parts a warp's columns are of one head, and a lane has the ends of one part in 32.
+    float2 end = no_end;
+    float2 sum[kTogether];
+    const auto load = [&](int first) {
+      const int part = parts == 1 ? 0 : first + lane;
+      end = real && part < parts ? ends[part * rows] : no_end;
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
-        if (first + i < parts) largest = fmaxf(largest, ends[(first + i) * rows].x);
+        sum[i] = {0.0F, 0.0F};
+        if (real && first + i < parts) sum[i] = *reinterpret_cast<const float2*>(sums + (first + i) * stride);
       }
-    }
+    };
+    load(0);
+    float largest = end.x;
+#pragma unroll 1
+    for (int part = kTogether + lane; real && part < parts; part += kTogether)
+      largest = fmaxf(largest, ends[part * rows].x);
+    if (parts > 1) largest = most_of_warp(largest);
     const float reference = reference_score(largest);
     float weight_sum = 0.0F;
-    for (int first = 0; first < parts; first += kTogether) {
-      float2 end[kTogether];
-      float2 sum[kTogether];
+#pragma unroll 1
+    for (int first = 0;;) {
+      const float weight = exp2f(end.x - reference);
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
         if (first + i >= parts) break;
-        end[i] = ends[(first + i) * rows];
-        sum[i] = *reinterpret_cast<const float2*>(sums + (first + i) * rows * shape.head_dim);
+        const float of_part = parts == 1 ? weight : __shfl_sync(~0U, weight, i);
+        weight_sum = __fmaf_rn(of_part, parts == 1 ? end.y : __shfl_sync(~0U, end.y, i), weight_sum);
+        mixed.x = __fmaf_rn(of_part, sum[i].x, mixed.x);
+        mixed.y = __fmaf_rn(of_part, sum[i].y, mixed.y);
       }
-#pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
-        if (first + i >= parts) break;
-        const float weight = exp2f(end[i].x - reference);
-        weight_sum = __fmaf_rn(weight, end[i].y, weight_sum);
-        mixed.x = __fmaf_rn(weight, sum[i].x, mixed.x);
-        mixed.y = __fmaf_rn(weight, sum[i].y, mixed.y);
-      }
+      first += kTogether;
+      if (first >= parts) break;
+      load(first);
     }
-    mixed = {mixed.x / weight_sum, mixed.y / weight_sum};
+    if (real) mixed = {mixed.x / weight_sum, mixed.y / weight_sum};
   }
   store_group(out, group, token, mixed);
 }
