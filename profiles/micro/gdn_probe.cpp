@@ -191,12 +191,13 @@ void time_prefill(const Probe& probe) {
 struct Projection {
   DeviceBuffer tiles;
   WeightMatrix matrix;
-  ProductSettings settings{.blocks = kBlocks};
+  ProductSettings settings;
   DeviceBuffer planes;
 
-  Projection(std::int64_t rows, std::int64_t columns)
+  Projection(std::int64_t rows, std::int64_t columns, const ProductSettings& settings_in)
       : tiles(micro::random_tiles(WeightFormat::kQ4, rows, columns, kWeightCopies)),
         matrix{WeightFormat::kQ4, rows, columns, tiles.data()},
+        settings(settings_in),
         planes(static_cast<std::size_t>(product_plane_floats(matrix, settings, kMostRoundTokens)) * sizeof(float),
                "a probe's planes") {}
   ProductResult launch(int layer, const Operand& operand, const CudaLaunch& launch) const {
@@ -212,17 +213,21 @@ void time_between_products(const Probe& probe) {
     caches.push_back(std::make_unique<CudaGdnCache>(kShape, StateFormat::kFP32, CacheFormat::kFP32));
     caches.back()->reset(probe.stream);
   }
-  const Projection qkvz(kRows, kHidden);
-  const Projection output(kHidden, kColumns);
+  const Projection qkvz(kRows, kHidden, {.blocks = kBlocks});
+  const Projection output_by_twos(kHidden, kColumns, {.blocks = kBlocks});
+  const Projection output_alone(kHidden, kColumns, {.blocks = kBlocks / 2, .alone = true});  // as the engine has it
   const DeviceBuffer gates = random_floats(static_cast<std::size_t>(kMostRoundTokens * 2 * kShape.value_heads), 1, 6);
   const CudaLaunch launch{.stream = probe.stream, .programmatic = true, .records = nullptr, .part = {}, .bytes = 0};
   struct Verify {
     int tokens;
     int pending;
     bool tree;
+    bool alone = false;  // the output projection's blocks
   };
   for (const Verify& verify :
-       {Verify{1, 1, false}, Verify{8, 4, false}, Verify{16, 4, false}, Verify{16, 16, false}, Verify{16, 4, true}}) {
+       {Verify{1, 1, false}, Verify{8, 4, false}, Verify{16, 4, false}, Verify{16, 16, false}, Verify{16, 4, true},
+        Verify{1, 1, false, true}, Verify{16, 4, false, true}, Verify{16, 4, true, true}}) {
+    const Projection& output = verify.alone ? output_alone : output_by_twos;
     const int tokens = verify.tokens;
     const int width = operand_width(tokens);
     const DeviceBuffer normed = random_panels(kHidden, width);
@@ -250,9 +255,9 @@ void time_between_products(const Probe& probe) {
       const micro::GraphTime with = micro::time_graph(probe.stream, [&] { enqueue(true); });
       const micro::GraphTime without = micro::time_graph(probe.stream, [&] { enqueue(false); });
       fmt::print(R"({{"what": "gdn_between_products", "form": "{}", "tokens": {}, "tree": {}, "pending": {}, )"
-                 R"("us_a_layer": {:.3f}, "without_gdn": {:.3f}, "added": {:.3f}}})"
+                 R"("out_alone": {}, "us_a_layer": {:.3f}, "without_gdn": {:.3f}, "added": {:.3f}}})"
                  "\n",
-                 to_text(form), tokens, verify.tree, verify.pending, with.median_us / kLayers,
+                 to_text(form), tokens, verify.tree, verify.pending, verify.alone, with.median_us / kLayers,
                  without.median_us / kLayers, (with.median_us - without.median_us) / kLayers);
     }
   }
