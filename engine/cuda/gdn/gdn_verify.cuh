@@ -86,6 +86,16 @@ struct VerifyKernel {
 // Named barriers of the block; 0 is __syncthreads.
 enum : int { kRowsTaken = 1, kKeysMultiplied = 2, kKeyFactorsFound = 3, kInversesFound = 4, kQueryFactorsFound = 5 };
 
+// To those that wait at the barrier, without waiting. compute-sanitizer's racecheck knows no order by an arrival alone,
+// and then loses that of other barriers too; with TARE_EVERY_LANE_ARRIVES (ring_hand_over.cuh) the warp waits as well.
+__device__ __forceinline__ void hand_on(int barrier, int threads) {
+#ifdef TARE_EVERY_LANE_ARRIVES
+  ptx::named_barrier_sync(barrier, threads);
+#else
+  ptx::named_barrier_arrive(barrier, threads);
+#endif
+}
+
 // By warps 6 and 7; lane n < 16 has decay and beta of token n.
 template <class Kernel>
 __device__ __forceinline__ void find_gates(typename Kernel::Shared& shared, const GateInputs& inputs, int parent,
@@ -342,12 +352,12 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
       ptx::named_barrier_sync(kKeyFactorsFound, kRowWarps * kLanes);
       invert_factors(shared.factors);
     } else {
-      ptx::named_barrier_arrive(kKeyFactorsFound, kRowWarps * kLanes);
+      hand_on(kKeyFactorsFound, kRowWarps * kLanes);
     }
-    ptx::named_barrier_arrive(kInversesFound, K::kThreads);
+    hand_on(kInversesFound, K::kThreads);
     if (warp == 1 || warp == 2) {
       find_query_factors(shared.factors, shared.tokens.halves, warp - 1, shared.tokens.inverses, shared.decays);
-      ptx::named_barrier_arrive(kQueryFactorsFound, K::kQueryThreads);
+      hand_on(kQueryFactorsFound, K::kQueryThreads);
     }
     // Pairs 0 and 1, 2, 3, 4 .. 7 of the four warps: three have had more to do.
     const IncomingZ of_z = incoming_z(shape, pass.qkvz, constants, head, slice);
