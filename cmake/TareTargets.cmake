@@ -12,6 +12,11 @@ function(tare_library name)
   target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE} tare_warnings)
 endfunction()
 
+# A test's own code at -O1: a fifth less to compile, and what it calls is optimised as ever.
+function(tare_test_optimisation name)
+  target_compile_options(${name} PRIVATE $<$<AND:$<CONFIG:RelWithDebInfo>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+endfunction()
+
 # tare_test(NAME SOURCES ... LIBS ...): GoogleTest program, each TEST registered with ctest.
 function(tare_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
@@ -19,5 +24,6 @@ function(tare_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main tare_warnings)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE TARE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TARE_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  tare_test_optimisation(${name})
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
 endfunction()
