@@ -1,6 +1,6 @@
 // Faults planted for compute-sanitizer: what finds none in the tests has to find these. They do no harm elsewhere, and
 // without TARE_SANITIZED they are skipped. The tool's report is the verdict (scripts/sanitize): of tests called Planted
-// there must be one, of those called Clean none.
+// there must be one, of those called Clean none; those called Asked are sound, too, and say what a tool can follow.
 #include <gtest/gtest.h>
 
 #include "engine/cuda/product/ring_hand_over.cuh"
@@ -60,6 +60,41 @@ TEST_F(SanitizerControl, PlantedRace) {
 }
 TEST_F(SanitizerControl, CleanExchange) {
   exchange(true);
+}
+
+// The second warp reads what the first one wrote once it has arrived at a named barrier, where the second waits. With
+// `both` the first waits there, too, as GDN's warps do where racecheck watches.
+__global__ void arrival_kernel(std::uint32_t* out, bool both) {
+  constexpr int kBarrier = 1;
+  __shared__ std::uint32_t words[kThreads / 2];
+  if (threadIdx.x < kThreads / 2) {
+    words[threadIdx.x] = threadIdx.x + 1;
+    if (both) {
+      ptx::named_barrier_sync(kBarrier, kThreads);
+    } else {
+      ptx::named_barrier_arrive(kBarrier, kThreads);
+    }
+  } else {
+    ptx::named_barrier_sync(kBarrier, kThreads);
+    out[threadIdx.x - kThreads / 2] = words[kThreads - 1 - threadIdx.x];
+  }
+}
+
+void arrive(bool both) {
+  const DeviceBuffer out(kThreads / 2 * sizeof(std::uint32_t), "words of the first warp");
+  arrival_kernel<<<1, kThreads>>>(out.as<std::uint32_t>(), both);
+  test::synchronize();
+  std::vector<std::uint32_t> words(kThreads / 2);
+  copy_to_host(std::as_writable_bytes(std::span(words)), out.data());
+  for (std::uint32_t i = 0; i < kThreads / 2; ++i) EXPECT_EQ(words[i], kThreads / 2 - i);
+}
+
+// Sound both; a tool that reports the first does not know what an arrival orders.
+TEST_F(SanitizerControl, AskedWhetherAnArrivalOrders) {
+  arrive(false);
+}
+TEST_F(SanitizerControl, CleanNamedBarrier) {
+  arrive(true);
 }
 
 constexpr int kStages = 2;
