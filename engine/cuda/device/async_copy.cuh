@@ -8,17 +8,25 @@
 
 namespace tare::engine {
 
+// To an address in the shared window.
 template <int kBytes>
-__device__ __forceinline__ void copy_async(void* shared_target, const void* source) {
+__device__ __forceinline__ void copy_async(std::uint32_t shared_target, const void* source) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
   if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ptx::shared_address(shared_target)), "l"(source)
-                 : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_target), "l"(source) : "memory");
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(ptx::shared_address(shared_target)), "l"(source),
-                 "n"(kBytes)
-                 : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_target), "l"(source), "n"(kBytes) : "memory");
   }
+}
+template <int kBytes>
+__device__ __forceinline__ void copy_async(const void* shared_target, const void* source) {
+  copy_async<kBytes>(ptx::shared_address(shared_target), source);
+}
+// 16 bytes, or 16 zero bytes; the source is not read then.
+__device__ __forceinline__ void copy_async_or_zeros(std::uint32_t shared_target, const void* source, bool real) {
+  const int bytes = real ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_target), "l"(source), "r"(bytes)
+               : "memory");
 }
 // The copies asked for since the last one are a group.
 __device__ __forceinline__ void commit_copies() {
@@ -28,6 +36,10 @@ __device__ __forceinline__ void commit_copies() {
 template <int kLeft>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+// Waits for all copies of this thread, of a group or of none.
+__device__ __forceinline__ void wait_for_all_copies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 }  // namespace tare::engine

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "engine/cuda/attention/attention_device.cuh"
+#include "engine/cuda/device/async_copy.cuh"
 #include "engine/cuda/device/launch.cuh"
 #include "engine/cuda/drafter/drafter_kernels.h"
 
@@ -48,19 +49,6 @@ __device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t 
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-// 16 bytes, or 16 zero bytes.
-__device__ __forceinline__ void copy_piece(std::uint32_t shared_target, const void* source, bool real) {
-  const int bytes = real ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_target), "l"(source), "r"(bytes)
-               : "memory");
-}
-__device__ __forceinline__ void end_group() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int kPending>
-__device__ __forceinline__ void wait_for_groups() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
 
 template <int kHeadDim>
 struct TileMemory {
@@ -82,7 +70,7 @@ struct TileMemory {
       const int piece = index % kPieces;
       const bool real = first + row < end;
       const std::byte* source = run + static_cast<std::int64_t>(real ? first + row : first) * kRowBytes + piece * 16;
-      copy_piece(target + place(row, piece), source, real);
+      copy_async_or_zeros(target + place(row, piece), source, real);
     }
   }
 };
@@ -207,7 +195,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::uint32_t target = base + static_cast<std::uint32_t>(tile % kStages * 2 * Memory::kTileBytes);
     Memory::load(target, keys, begin + tile * kTile, end);
     Memory::load(target + Memory::kTileBytes, values, begin + tile * kTile, end);
-    end_group();
+    commit_copies();
   };
   // What earlier drafts wrote may be asked for before this one's kernels end.
   const int settled = arguments.control->features > 0 ? arguments.control->first_feature : span.frontier;
@@ -233,9 +221,9 @@ __global__ void __launch_bounds__(kThreads)
   for (int tile = 0; tile < tiles; ++tile) {
     if (tile + 1 < tiles) {
       load_tile(tile + 1);
-      wait_for_groups<1>();
+      wait_for_copies<1>();
     } else {
-      wait_for_groups<0>();
+      wait_for_copies<0>();
     }
     __syncthreads();
     const std::uint32_t source = base + static_cast<std::uint32_t>(tile % kStages * 2 * Memory::kTileBytes);

@@ -58,7 +58,7 @@ __device__ __forceinline__ void fold(const GdnMemory& memory, typename Kernel::S
         shared.restarts = restarts;
       }
     }
-    wait_for_copies();
+    wait_for_all_copies();
     __syncthreads();
     if constexpr (Kernel::kShortFold) {
       advance_in_short(state, shared, count);

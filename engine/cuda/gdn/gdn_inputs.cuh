@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "engine/cuda/device/async_copy.cuh"
 #include "engine/cuda/device/ptx.cuh"
 #include "engine/cuda/gdn/gdn_pass.h"
 #include "engine/cuda/gdn/gdn_state.cuh"
@@ -14,19 +15,6 @@
 namespace tare::engine::gdn {
 
 enum class Role { kQuery, kKey, kValue, kGate };
-
-__device__ __forceinline__ void copy_4(const float* shared_target, const float* source) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(ptx::shared_address(shared_target)), "l"(source)
-               : "memory");
-}
-__device__ __forceinline__ void copy_16(const float* shared_target, const float* source) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ptx::shared_address(shared_target)), "l"(source)
-               : "memory");
-}
-// Of this thread, what it asked for with cp.async.
-__device__ __forceinline__ void wait_for_copies() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
-}
 
 // What a kernel would divide for.
 struct Constants {
@@ -214,7 +202,7 @@ __device__ __forceinline__ void ask_for_rows(const Incoming& incoming, int first
   const float* source = incoming.source + static_cast<std::int64_t>(first) * incoming.row_stride;
 #pragma unroll 2
   for (int token = 0; token < count; ++token) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(target), "l"(source) : "memory");
+    copy_async<4>(target, source);
     source += incoming.row_stride;
     target += 4 * Kernel::kThreads;
   }
@@ -318,7 +306,7 @@ __device__ __forceinline__ void ask_for_gates(const GdnPass& pass, const Incomin
   std::uint32_t target = ptx::shared_address(arrived + threadIdx.x % kLanes);
 #pragma unroll 4
   for (int plane = 0; plane < min(gates.planes, Kernel::kGatePlanes); ++plane) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(target), "l"(source) : "memory");
+    copy_async<4>(target, source);
     source += gates.plane_stride;
     target += 4 * kLanes;
   }
@@ -384,7 +372,8 @@ __device__ __forceinline__ void ask_for_records(const GdnMemory& memory, typenam
     const int token = thread / kLanes + k * Kernel::kWarps;
     const int slot = slot_of(slots, first + token);
     if (token < count) {
-      copy_16(&shared.keys[token][column], memory.keys + (records.first_key + slot * records.key_stride + column));
+      copy_async<16>(&shared.keys[token][column],
+                     memory.keys + (records.first_key + slot * records.key_stride + column));
     }
   }
   static_assert(kBlockTokens * kUpdateQuads <= Kernel::kThreads);
@@ -392,8 +381,8 @@ __device__ __forceinline__ void ask_for_records(const GdnMemory& memory, typenam
   const int update_column = 4 * (thread % kUpdateQuads);
   const int slot = slot_of(slots, first + token);
   if (token < count) {
-    copy_16(&shared.values[token][update_column],
-            memory.updates + (records.first_update + slot * records.update_stride + update_column));
+    copy_async<16>(&shared.values[token][update_column],
+                   memory.updates + (records.first_update + slot * records.update_stride + update_column));
   }
 }
 

@@ -126,13 +126,13 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
   // Through shared memory: a register that finds no room is stored, and that waits for the load.
   const bool prepares = warp >= K::kWarps - K::kGateWarps;  // z is needed last: two of its warps prepare the gates
   if (prepares && lane < 2) {
-    copy_4(&shared.gate_constants[warp % K::kGateWarps][lane],
-           (lane == 0 ? pass.weights.decay_rate : pass.weights.dt_bias) + head);
+    copy_async<4>(&shared.gate_constants[warp % K::kGateWarps][lane],
+                  (lane == 0 ? pass.weights.decay_rate : pass.weights.dt_bias) + head);
   }
   if (thread < kColumns) {
     const int column = slice * kColumns + thread;
     if (column < shape.dv) {
-      copy_4(&shared.norm[thread], pass.weights.norm + column);
+      copy_async<4>(&shared.norm[thread], pass.weights.norm + column);
     } else {
       shared.norm[thread] = 0.0F;
     }
@@ -181,7 +181,7 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
   const bool starts_successor_late = pass.tokens > kFewTokens;
   if (!starts_successor_late) ptx::launch_dependents();
   if constexpr (kSlices == 2) cluster_wait();
-  wait_for_copies();
+  wait_for_all_copies();
   ptx::wait_for_preceding_grid();
 
   const bool asks = channel.real && !pass.qkvz.planes;
@@ -200,7 +200,7 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
       expect_from_peer(shared.rows_barrier, rows * kGdnHead * static_cast<int>(sizeof(float)));
       expect_from_peer(shared.sums_barrier, count * static_cast<int>(sizeof(float)));
     }
-    if (!pass.qkvz.planes) wait_for_copies();
+    if (!pass.qkvz.planes) wait_for_all_copies();
     float* const recorded = pass.absorb || !channel.records
                                 ? nullptr
                                 : memory.projections + projection_place(shape, own_half, first, channel);
@@ -216,7 +216,7 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
     const bool more = next < pass.tokens;
     GateInputs gates;
     if (prepares) {
-      wait_for_copies();
+      wait_for_all_copies();
       gates = add_gates<K>(pass, incoming_b_a, first, gate_planes);
       if (more) ask_for_gates<K>(pass, incoming_b_a, next, gate_planes);
     }

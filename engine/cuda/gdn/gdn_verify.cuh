@@ -251,13 +251,13 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
     taps = *reinterpret_cast<const float4*>(pass.weights.convolution + channel.row * kGdnTaps);
   }
   if (of_gates && lane < 2) {
-    copy_4(&shared.gate_constants[warp % K::kGateWarps][lane],
-           (lane == 0 ? pass.weights.decay_rate : pass.weights.dt_bias) + head);
+    copy_async<4>(&shared.gate_constants[warp % K::kGateWarps][lane],
+                  (lane == 0 ? pass.weights.decay_rate : pass.weights.dt_bias) + head);
   }
   if (thread < K::kColumns) {
     const int column = slice * K::kColumns + thread;
     if (column < shape.dv) {
-      copy_4(&shared.norm[thread], pass.weights.norm + column);
+      copy_async<4>(&shared.norm[thread], pass.weights.norm + column);
     } else {
       shared.norm[thread] = 0.0F;
     }
@@ -298,7 +298,7 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
 
   auto& outputs = *reinterpret_cast<typename K::Outputs*>(shared.scratch);
   cluster_wait();
-  wait_for_copies();
+  wait_for_all_copies();
   __syncthreads();  // the state's halves are there, and its scale
   const float scale = shared.scale;
   ptx::wait_for_preceding_grid();
@@ -308,7 +308,7 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
   if (of_gates) {
     float* const gate_planes = &shared.gate_planes[warp % K::kGateWarps][0][0];
     ask_for_gates<K>(pass, incoming_b_a, 0, gate_planes);
-    wait_for_copies();
+    wait_for_all_copies();
     const GateInputs gates = add_gates<K>(pass, incoming_b_a, 0, gate_planes);
     find_gates<K>(shared, gates, parent, scale, count,
                   slice != 0 ? nullptr : memory.decays + record * shape.value_heads + head, shape.value_heads);
@@ -316,7 +316,7 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
     ask_for_z(pass.qkvz, incoming_z(shape, pass.qkvz, constants, head, slice), incoming.plane_stride,
               warp % K::kGateWarps, shared.z);
     if (warp > K::kFirstGateWarp) find_scales(shared, parent, scale, count);
-    wait_for_copies();
+    wait_for_all_copies();
   } else {
     read_tokens(pass.qkvz, channel, incoming, count, x);
     if (pass.tree) {

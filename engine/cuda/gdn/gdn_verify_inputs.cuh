@@ -226,7 +226,7 @@ __device__ __forceinline__ void ask_for_z(const ProductResult& result, const Inc
 #pragma unroll
     for (int k = 0; k < kTokenPairs / 2; ++k) {
       const int pair = 2 * k + warp;
-      if (2 * pair < result.width) copy_16(&arrived[plane][pair][2 * lane].x, source + 2 * k * kPairStride);
+      if (2 * pair < result.width) copy_async<16>(&arrived[plane][pair][2 * lane].x, source + 2 * k * kPairStride);
     }
     source += plane_stride;
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "engine/cuda/device/async_copy.cuh"
 #include "engine/cuda/product/tiles.h"
 
 namespace tare::engine {
@@ -23,11 +24,11 @@ class RowScales {
     const float* source =
         scales + (thread / kTileThreads * 2 + lane / 16) * kTileRows + thread % kTileThreads / 32 * 16 + lane % 16;
     __syncwarp();
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(warp_ + lane * 4), "l"(source) : "memory");
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    copy_async<4>(warp_ + lane * 4, source);
+    commit_copies();
   }
   __device__ __forceinline__ void wait() const {
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    wait_for_all_copies();
     __syncwarp();
   }
   // Of row g and g + 8 (u) of a tile of the warp's two.
