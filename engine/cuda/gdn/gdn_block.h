@@ -9,6 +9,14 @@ constexpr int kLeastSharedBytes = 99 * 1024;  // that every device from sm_80 to
 // So much that a Hopper SM takes one thread block of a pass, and a product's block beside it: left alone, blocks of a
 // pass meet on one SM while others idle.
 constexpr int kTwoSliceSharedBytes = 114 * 1024;
+// Whether a device of the architecture compiled for can have two slices at all: 8.x has no clusters, and 12.x no more
+// than kLeastSharedBytes, so gdn_slices_of_device never says so there. Half the time of compiling is in those
+// instances.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1200)
+constexpr bool kTwoSlicesThere = false;
+#else
+constexpr bool kTwoSlicesThere = true;
+#endif
 // Of a verify in the chunk form. With 4 KB more an output projection's block, which asks for half an SM too, finds no
 // room beside it; two blocks of a pass do not meet for want of registers.
 constexpr int kVerifySharedBytes = 110 * 1024;

@@ -76,6 +76,10 @@ constexpr int kFewTokens = 2;
 template <int kSlices, GdnForm kForm, bool kTree, bool kInt8>
 __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegisters)
     gdn_kernel(const __grid_constant__ GdnPass pass, const __grid_constant__ Constants constants) {
+  if constexpr (kSlices == 2 && !kTwoSlicesThere) {
+    __trap();
+    return;
+  }
   using K = Kernel<kSlices, kForm, kTree, kInt8>;
   constexpr int kColumns = K::kColumns;
   constexpr int kGroups = kColumns / kOperandGroup;

@@ -209,6 +209,10 @@ __device__ __forceinline__ void record_tokens(const float (&x)[kBlockTokens], fl
 template <StateFormat kFormat>
 __global__ void __maxnreg__(kTwoSliceRegisters)
     gdn_verify_kernel(const __grid_constant__ GdnPass pass, const __grid_constant__ Constants constants) {
+  if constexpr (!kTwoSlicesThere) {
+    __trap();
+    return;
+  }
   using K = VerifyKernel<kFormat>;
   constexpr int kSlices = kSlicesAHead;
   extern __shared__ __align__(16) std::byte shared_bytes[];
