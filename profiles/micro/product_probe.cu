@@ -56,8 +56,8 @@ struct Variant {
 // The engine's kernel with other constants.
 template <int kStages>
 void launch_stages(const StreamProduct& product, const CudaLaunch& launch) {
-  if (product.width == 8) return launch_stream<Q4Format, 8, kStages>(product, launch, "variant n8");
-  launch_stream<Q4Format, 16, kStages>(product, launch, "variant n16");
+  if (product.width == 8) return launch_stream<Q4Format, 8, kStages, false>(product, launch, "variant n8");
+  launch_stream<Q4Format, 16, kStages, false>(product, launch, "variant n16");
 }
 constexpr Variant kEngine{"engine", launch_q4_product, 132};
 constexpr Variant kTwoRunning{"two running blocks an SM", launch_q4_product, 264};
