@@ -306,8 +306,7 @@ std::vector<Field> make_fields() {
       "thread blocks of a weight product an SM: 2 compute together, 1 leaves its successor room to fill its ring"));
   fields.push_back(integer_field(
       "cuda.out_blocks_per_sm", 1, 2, [](EngineOptions & o) -> auto& { return o.cuda.out_blocks_per_sm; },
-      "the same of the output projections: 1 finds room beside GDN and attention, so all its first weights arrive "
-      "then"));
+      "the same of the output projections, whose weights fit into the rings: 1 has an SM each, and no two share one"));
   fields.push_back(integer_field(
       "cuda.trigger", -1, 1 << 20, [](EngineOptions & o) -> auto& { return o.cuda.trigger; },
       "a weight product lets its successor start when a block has this many unit pairs left to ask for; -1: at once"));

@@ -91,7 +91,7 @@ struct EngineOptions {
     bool programmatic = true;        // kernels start before their predecessor ends and ask for weights before they wait
     std::int64_t blocks_per_sm = 2;  // thread blocks of a weight product an SM: 2 compute together, 1 leaves its
                                      // successor room to fill its ring
-    std::int64_t out_blocks_per_sm = 1;  // the same of the output projections, which start beside GDN and attention
+    std::int64_t out_blocks_per_sm = 1;  // the same of the output projections; 1: no two share an SM
     std::int64_t trigger = -1;  // a product lets its successor start when a block has this many unit pairs left to ask
                                 // for; -1: at once
     bool activating_product = true;  // gate's and up's product applies the activation itself where its rows come out

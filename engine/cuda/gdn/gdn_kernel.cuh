@@ -88,13 +88,7 @@ __global__ void __maxnreg__(kSlices == 2 ? kTwoSliceRegisters : kOneSliceRegiste
 
   bring_parameters(pass, constants);
   const CudaGdnShape& shape = pass.shape;
-  const int work_blocks = shape.value_heads * kSlices;
-  if (static_cast<int>(blockIdx.x) >= work_blocks) {
-    ptx::launch_dependents();
-    fill_l2(pass.fill, static_cast<int>(blockIdx.x) - work_blocks);
-    ptx::wait_for_preceding_grid();
-    return;
-  }
+  if (is_done_as_fill(pass.fill, shape.value_heads * kSlices)) return;
   const int head = static_cast<int>(blockIdx.x) / kSlices;
   const int slice = static_cast<int>(blockIdx.x) % kSlices;
   const int key_head = key_head_of(constants, head);

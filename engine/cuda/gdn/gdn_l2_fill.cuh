@@ -27,6 +27,15 @@ __device__ inline void fill_l2(const L2Fill& fill, int block) {
   }
 }
 
+// Of a grid of which the first `work` blocks work: whether this is one of the fill's. If so, it has done its part.
+__device__ __forceinline__ bool is_done_as_fill(const L2Fill& fill, int work) {
+  if (static_cast<int>(blockIdx.x) < work) return false;
+  ptx::launch_dependents();
+  fill_l2(fill, static_cast<int>(blockIdx.x) - work);
+  ptx::wait_for_preceding_grid();
+  return true;
+}
+
 // The blocks of a fill, whole clusters; 0 without one.
 inline int fill_blocks(const L2Fill& fill, int cluster) {
   return fill.bytes > 0 ? (fill.blocks + cluster - 1) / cluster * cluster : 0;

@@ -23,6 +23,16 @@ __device__ __forceinline__ float dot(float4 x, float4 y) {
   return fmaf(x.w, y.w, fmaf(x.z, y.z, fmaf(x.y, y.y, x.x * y.x)));
 }
 
+// A token's decay and beta from its b and a; 1 and 0 past the last. constants: decay_rate, dt_bias.
+__device__ __forceinline__ float decay_of(const GateInputs& inputs, const float* constants, bool real) {
+  const float x = inputs.a + constants[1];
+  const float softplus = x > kSoftplusLinear ? x : log1pf(expf(x));
+  return real ? expf(-constants[0] * softplus) : 1.0F;
+}
+__device__ __forceinline__ float beta_of(const GateInputs& inputs, bool real) {
+  return real ? __fdividef(1.0F, 1.0F + expf(-inputs.b)) : 0.0F;
+}
+
 // Sums over the taps of this thread's channel, then SiLU; rows from `count` up to `rows` become zero. z has taps of
 // (0, 0, 0, 1) and no past.
 template <class Kernel>
@@ -133,9 +143,7 @@ __device__ __forceinline__ void prepare_gates(const GdnPass& pass, typename Kern
   const auto warp = static_cast<int>(threadIdx.x / kLanes);
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   const float* const constants = shared.gate_constants[warp % Kernel::kGateWarps];
-  const float x = inputs.a + constants[1];
-  const float softplus = x > kSoftplusLinear ? x : log1pf(expf(x));
-  const float decay = lane < count ? expf(-constants[0] * softplus) : 1.0F;
+  const float decay = decay_of(inputs, constants, lane < count);
   if (warp == Kernel::kWarps - 2) {
     if constexpr (!Kernel::kRecurrent && Kernel::kTree) {
       multiply_decays_of_nodes(shared, decay, parent, scale);
@@ -152,7 +160,7 @@ __device__ __forceinline__ void prepare_gates(const GdnPass& pass, typename Kern
       own = follow_scale(decay, count, scale, restarts);
     }
     if (lane < kBlockTokens) {
-      const float beta = lane < count ? __fdividef(1.0F, 1.0F + expf(-inputs.b)) : 0.0F;
+      const float beta = beta_of(inputs, lane < count);
       shared.steps[lane] = {beta, own.raw, __fdividef(1.0F, own.after), own.after};
     }
     if (lane == 0) {

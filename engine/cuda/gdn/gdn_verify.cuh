@@ -103,13 +103,11 @@ __device__ __forceinline__ void find_gates(typename Kernel::Shared& shared, cons
   const auto warp = static_cast<int>(threadIdx.x / kLanes);
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   const float* const constants = shared.gate_constants[warp % Kernel::kGateWarps];
-  const float x = inputs.a + constants[1];
-  const float softplus = x > kSoftplusLinear ? x : log1pf(expf(x));
-  const float decay = lane < count ? expf(-constants[0] * softplus) : 1.0F;
+  const float decay = decay_of(inputs, constants, lane < count);
   if (warp == Kernel::kFirstGateWarp) {
     find_decays(shared.decays, shared.from_start, decay, parent, scale);
   } else if (lane < kBlockTokens) {
-    shared.betas[lane] = lane < count ? __fdividef(1.0F, 1.0F + expf(-inputs.b)) : 0.0F;
+    shared.betas[lane] = beta_of(inputs, lane < count);
     shared.node_decays[lane] = decay;
     if (recorded != nullptr && lane < count) recorded[lane * recorded_stride] = decay;
   }
@@ -220,13 +218,7 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
 
   bring_parameters(pass, constants);
   const CudaGdnShape& shape = pass.shape;
-  const int work_blocks = shape.value_heads * kSlices;
-  if (static_cast<int>(blockIdx.x) >= work_blocks) {
-    ptx::launch_dependents();
-    fill_l2(pass.fill, static_cast<int>(blockIdx.x) - work_blocks);
-    ptx::wait_for_preceding_grid();
-    return;
-  }
+  if (is_done_as_fill(pass.fill, shape.value_heads * kSlices)) return;
   const int head = static_cast<int>(blockIdx.x) / kSlices;
   const int slice = static_cast<int>(blockIdx.x) % kSlices;
   const int key_head = key_head_of(constants, head);

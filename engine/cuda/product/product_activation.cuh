@@ -18,6 +18,7 @@
 namespace tare::engine {
 
 constexpr int kActivationWarps = 8;
+constexpr int kGroupSumsBarrier = 1;  // named barrier of the warps that have a group; 0 is __syncthreads
 constexpr int kRowBlockGroups = kUnitRows / 2 / kOperandGroup;  // groups of 64 columns that a row block becomes
 constexpr int kGroupRows = 2 * kOperandGroup;
 constexpr int kPlaneBatchOfWarp = 5;  // planes that a warp has on their way together; 27B: 40 planes, 8 warps
@@ -107,7 +108,7 @@ class BlockActivation {
         ptx::store_shared_8(group_sums + (warp * kTokens + 8 * j + 2 * p) * 4, {sums[2 * j], sums[2 * j + 1]});
       }
     }
-    ptx::named_barrier_sync(1, kTileThreads);
+    ptx::named_barrier_sync(kGroupSumsBarrier, kTileThreads);
     if (warp != 0 || thread % 32 >= kTokens) return;
     float total = 0.0F;
 #pragma unroll

@@ -85,7 +85,7 @@ template <class Format, int kTokens, int kStages, bool kActivates>
 class Stream {
  public:
   static constexpr WeightCodec kCodec{Format::kFormat, Format::kScales};
-  static constexpr int kUnits = stream_shape(kCodec, kTokens).units;
+  static constexpr int kUnits = stream_shape(kCodec, kTokens, kActivates).units;
   static constexpr std::uint32_t kUnitBytes = unit_bytes(kCodec);
   static constexpr std::uint32_t kCodeBytes = unit_code_bytes(Format::kFormat);
   static constexpr std::uint32_t kTileBytes = kCodeBytes / kTilesAUnit;
