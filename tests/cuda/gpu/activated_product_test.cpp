@@ -126,10 +126,11 @@ TEST_F(ActivatedProduct, IsTheActivationOfTheRepresentedNumbersSums) {
     // Tensors' scales of these weights make numbers that only BF16 holds.
     const OperandLayout out = has_tensor_scale(codec) ? OperandLayout::kBF16Panels : OperandLayout::kFP16Panels;
     const bool bfloat16 = codec.format == WeightFormat::kBF16;
+    std::size_t turn = 0;
     for (const Shape& shape : kShapes) {
       const TestWeights weights(codec, 2 * shape.size, shape.columns, 5);
       const ActivatedPlan plan = plan_of(weights.rows(), shape.columns, shape.clusters);
-      for (const int tokens : test::some("token counts", {1, 8, 9, 32, 5, 16, 17}, 3)) {
+      for (const int tokens : test::in_turn("token counts", {1, 8, 9, 32, 5, 16, 17}, 3, turn++)) {
         std::vector<float> x = bfloat16_numbers(static_cast<std::size_t>(tokens * shape.columns), 7);
         for (float& number : x) number *= 0x1p-3F;
         const PanelOperand panels = make_panels(bfloat16 ? OperandLayout::kBF16Panels : OperandLayout::kFP16Panels, x,
@@ -153,7 +154,7 @@ TEST_F(ActivatedProduct, IsThatOnTheModelsShape) {
   const auto plan = activated_plan(2 * kSize, kColumns, 132);
   ASSERT_TRUE(plan.has_value());
   EXPECT_EQ(plan->shared.row_blocks, 4);
-  for (const int tokens : {1, 16}) {
+  for (const int tokens : test::some("token counts", {1, 16}, 2, 1)) {
     const std::vector<float> x = bfloat16_numbers(static_cast<std::size_t>(tokens * kColumns), 7);
     const PanelOperand panels =
         make_panels(OperandLayout::kFP16Panels, x, tokens, kColumns, operand_width(tokens), kExponent);
@@ -191,7 +192,7 @@ TEST_F(ActivatedProduct, ATokensBitsDependOnNothingButItsNumbers) {
       for (const int width : {8, 16, 32}) {
         if (width < tokens) continue;
         for (const bool programmatic : {false, true}) {
-          const int turns = programmatic ? test::amount("turns of the chain", 100, 10) : 1;
+          const int turns = programmatic ? test::amount("turns of the chain", 100, 10, 2) : 1;
           const test::ReadOperand part = run(tokens, width, programmatic, turns);
           for (std::size_t token = 0; token < static_cast<std::size_t>(tokens); ++token) {
             EXPECT_EQ(part.tokens[token], whole.tokens[token]) << width << " " << tokens << " token " << token;

@@ -90,9 +90,12 @@ TEST_P(Agreement, OnlyNearTiesDiffer) {
   std::size_t turned = 0;
   const forced::PromptFile file = forced::read_prompts(root / "prompts" / "tare-64.jsonl");
   const std::size_t most = amount("prompts", file.prompts.size(), std::size_t{1});
-  const std::size_t count = amount("tokens of a text", kTextTokens, std::size_t{18});
+  const std::size_t count = amount("tokens of a text", kTextTokens, std::size_t{18}, std::size_t{6});
   for (const forced::Prompt& prompt : std::span(file.prompts).first(most)) {
-    const std::vector<std::int32_t> tokens = tokenizer.encode(prompt.turns.front());
+    std::vector<std::int32_t> tokens = tokenizer.encode(prompt.turns.front());
+    const std::size_t most_tokens =
+        amount("tokens of the prompt at most", tokens.size(), tokens.size(), std::size_t{12});
+    tokens.resize(std::min(tokens.size(), most_tokens));
     const std::vector<Position> text = greedy_text(*on_cpu, tokens, count);
     const std::vector<std::int32_t> wide = forced_choices(*on_gpu, tokens, text, kWidth);
     const std::vector<std::int32_t> single = forced_choices(*on_gpu, tokens, text, 1);

@@ -70,8 +70,8 @@ TEST_F(AttentionTrees, ModelsShapesAndLongContexts) {
     AttentionCase wide(k27b, key, value, 4400);
     Philox random(21);
     for (const int frontier : some("frontiers", {1000, 2100, 2111, 4218}, 1)) {
-      expect_tree(wide, random_tree(TreeKind::kDeep, 16, kVocab, random), frontier);
-      expect_tree(wide, random_tree(TreeKind::kRandom, 16, kVocab, random), frontier);
+      for (const TreeKind kind : some("kinds of trees", {TreeKind::kDeep, TreeKind::kRandom}, 2, 1))
+        expect_tree(wide, random_tree(kind, 16, kVocab, random), frontier);
     }
     AttentionCase small(kSmall, key, value, 200);
     expect_tree(small, random_tree(TreeKind::kRandom, 16, kVocab, random), 60);
@@ -81,7 +81,7 @@ TEST_F(AttentionTrees, ModelsShapesAndLongContexts) {
 // A tree's last nodes lie beyond the context where its deepest one fits: the cache has slots for them.
 TEST_F(AttentionTrees, NodesBesideTheLastPositionHaveSlots) {
   for (const auto& [key, value] : kFormats) {
-    for (const int context : {65, 128, 130}) {
+    for (const int context : some("contexts", {65, 128, 130}, 3, 1)) {
       AttentionCase a_case(kNarrow27b, key, value, context + kMostTreeNodes - 1);
       Philox random(22);
       expect_tree(a_case, random_tree(TreeKind::kStar, 16, kVocab, random), context - 2);
@@ -98,7 +98,7 @@ TEST_F(AttentionTrees, ANodeHasTheNumbersOfItsPathAlone) {
       AttentionCase a_case(shape, key, value, 200);
       const auto columns = static_cast<std::ptrdiff_t>(a_case.columns());
       Philox random(23);
-      for (const TreeKind kind : kTreeKinds) {
+      for (const TreeKind kind : tree_kinds(2)) {
         const TokenTree tree = random_tree(kind, 16, kVocab, random);
         const std::vector<float> whole = expect_tree(a_case, tree, kFrontier);
         const int step = amount("nodes between two", 1, 8);
@@ -129,6 +129,7 @@ TEST_F(AttentionTrees, ANodeHasTheNumbersOfItsPathAlone) {
 
 // The control: a sibling that is seen, or a node that stands at its slot's position, shows.
 TEST_F(AttentionTrees, AVisibleSiblingIsSeen) {
+  TARE_SKIP_WHERE_RACECHECKED("EveryNodeSeesItsPathAlone");
   TokenTree tree(0);
   TokenTree wrong(0);
   for (const int parent : {0, 0, 1, 2}) tree.add(parent, 1);
@@ -186,7 +187,7 @@ TEST_F(AttentionTrees, ACommittedPathIsMovedAndNothingElse) {
       const std::array<const CudaKeyValueCache*, 2> caches = {&first.cache(), &second.cache()};
       const CudaKeyValueMove move(caches);
       Philox random(24);
-      for (const TreeKind kind : kTreeKinds) {
+      for (const TreeKind kind : tree_kinds(1)) {
         for (const int root : some("roots", {3, 56, 121}, 1)) {
           const TokenTree tree = random_tree(kind, 16, kVocab, random);
           const std::vector<std::int32_t> path = tree.path_to(static_cast<int>(random.below(16)));

@@ -85,7 +85,7 @@ TEST_P(CudaParity, RoundsOfAnyWidthEqualTheGoldens) {
   const std::vector<float> expected = golden.floats("logits");
   const auto vocab = expected.size() / golden.tokens.size();
   const std::unique_ptr<Backend> backend = open_cuda(headdim256(), cuda_options(GetParam().numbers, GetParam().form));
-  for (const std::size_t width : {std::size_t{1}, std::size_t{7}, std::size_t{16}, std::size_t{32}}) {
+  for (const std::size_t width : some<std::size_t>("widths", {1, 7, 16, 32}, 4, 2)) {
     backend->reset();
     backend->prefill(std::span(golden.tokens).first(5));
     const std::size_t end = amount<std::size_t>("tokens", golden.tokens.size(), 5 + width + 3);
@@ -127,7 +127,7 @@ TEST_F(HopperTest, FortyGreedyTokensFollow) {
   std::int32_t token = greedy(backend->prefill(golden.tokens));
   std::vector<std::int32_t> produced = {token};
   std::vector<std::int32_t> wanted = integers(golden.file.tensor("greedy_ids"));
-  wanted.resize(amount("tokens", wanted.size(), std::size_t{10}));
+  wanted.resize(amount<std::size_t>("tokens", wanted.size(), 10, 5));
   while (produced.size() < wanted.size()) {
     token = backend->verify(std::span(&token, 1), {.logits = false}).best.front();
     backend->commit(1);
@@ -142,7 +142,7 @@ TEST_F(HopperTest, AnyCutIntoRoundsLeavesTheSameBits) {
   for (const Numbers numbers : {Numbers::kExact, Numbers::kBF16}) {
     const std::unique_ptr<Backend> backend = open_cuda(headdim256(), cuda_options(numbers));
     const Golden golden(fixture("hybrid-headdim256") / "golden-261.safetensors");
-    const std::size_t end = amount<std::size_t>("tokens", golden.tokens.size(), 24);
+    const std::size_t end = amount<std::size_t>("tokens", golden.tokens.size(), 24, 12);
     const auto vocab = static_cast<std::size_t>(backend->config().vocab_size);
     backend->prefill(std::span(golden.tokens).first(3));
     std::vector<float> straight;
@@ -186,7 +186,7 @@ TEST_F(HopperTest, AnyCutIntoRoundsLeavesTheSameBits) {
 
 TEST_F(HopperTest, SwitchesOfTheLaunchChangeNoBits) {
   const Golden golden(fixture("hybrid-headdim256") / "golden-97.safetensors");
-  const std::size_t end = amount<std::size_t>("tokens", golden.tokens.size(), 48);
+  const std::size_t end = amount<std::size_t>("tokens", golden.tokens.size(), 48, 30);
   const auto logits_with = [&](const std::function<void(EngineOptions&)>& change) {
     EngineOptions options = cuda_options(Numbers::kBF16);
     options.weights.format = WeightFormat::kQ4;
@@ -214,7 +214,7 @@ TEST_F(HopperTest, SwitchesOfTheLaunchChangeNoBits) {
 TEST_F(HopperTest, AHandicapInAKernelIsSpunAndSaid) {
   constexpr std::int64_t kSpunNs = 2'000'000;
   constexpr std::int64_t kTimerStepNs = 2'000;
-  constexpr int kRounds = 8;
+  const int all_rounds = amount("rounds", 8, 8, 3);
   const Golden golden(fixture("hybrid-headdim256") / "golden-97.safetensors");
   struct Rounds {
     std::vector<float> logits;
@@ -228,7 +228,7 @@ TEST_F(HopperTest, AHandicapInAKernelIsSpunAndSaid) {
     const std::unique_ptr<Backend> backend = open_cuda(headdim256(), options);
     backend->prefill(std::span(golden.tokens).first(20));
     Rounds rounds;
-    for (int i = 0; i < kRounds; ++i) {
+    for (int i = 0; i < all_rounds; ++i) {
       const auto start = std::chrono::steady_clock::now();
       const VerifyOutput output =
           backend->verify(std::span(golden.tokens).subspan(static_cast<std::size_t>(20 + i), 1));
@@ -260,6 +260,7 @@ TEST_F(HopperTest, AHandicapInAKernelIsSpunAndSaid) {
 
 TEST_F(HopperTest, EveryFormatComesNearTheCpu) {
   const Golden golden(fixture("hybrid-headdim256") / "golden-97.safetensors");
+  const auto text = std::span(golden.tokens).first(amount<std::size_t>("tokens", golden.tokens.size(), 97, 20));
   std::vector<WeightCodec> codecs = {WeightFormat::kBF16, {WeightFormat::kNVFP4, ScaleFormat::kE4M3}};
   for (const ScaleFormat scales : {ScaleFormat::kFP16, ScaleFormat::kE4M3})
     for (const WeightFormat format :
@@ -272,11 +273,11 @@ TEST_F(HopperTest, EveryFormatComesNearTheCpu) {
       options.weights.format = codec.format;
       options.weights.scales = codec.scales;
       const std::unique_ptr<Backend> cuda = open_cuda(headdim256(), options);
-      const Captured on_gpu = capture_prefill(*cuda, golden.tokens);
+      const Captured on_gpu = capture_prefill(*cuda, text);
       EngineOptions cpu = exact_options();
       cpu.weights.format = codec.format;
       cpu.weights.scales = codec.scales;
-      const Captured expected = capture_prefill(*open_backend("hybrid-headdim256", cpu), golden.tokens);
+      const Captured expected = capture_prefill(*open_backend("hybrid-headdim256", cpu), text);
       const double error = relative(on_gpu.logits, expected.logits);
       std::cout << "[          ] " << weights << (numbers == Numbers::kExact ? " exact " : " bf16 ") << error << "\n";
       const double bound = numbers == Numbers::kExact ? 1e-5 : 2e-2;
@@ -287,12 +288,14 @@ TEST_F(HopperTest, EveryFormatComesNearTheCpu) {
 
 TEST_F(HopperTest, CacheAndStateFormatsComeNear) {
   const Golden golden(fixture("hybrid-headdim256") / "golden-261.safetensors");
+  const auto text = std::span(golden.tokens).first(amount<std::size_t>("tokens", golden.tokens.size(), 261, 40));
   const auto logits_with = [&](const std::function<void(EngineOptions&)>& change) {
     EngineOptions options = cuda_options(Numbers::kExact);
     change(options);
-    return capture_prefill(*open_cuda(headdim256(), options), golden.tokens).logits;
+    return capture_prefill(*open_cuda(headdim256(), options), text).logits;
   };
-  const std::vector<float> exact = golden.floats("logits");
+  std::vector<float> exact = golden.floats("logits");
+  exact.resize(exact.size() / golden.tokens.size() * text.size());
   const auto check = [&](const char* name, double bound, const std::function<void(EngineOptions&)>& change) {
     const double error = relative(logits_with(change), exact);
     std::cout << "[          ] " << name << " " << error << "\n";
@@ -321,8 +324,8 @@ TEST_F(HopperTest, CacheAndStateFormatsComeNear) {
 // backends are much nearer to each other than to FP32 caches. On tensor cores, and of unlike formats in FP32.
 TEST_F(HopperTest, CachesWithScalesAreTheCPUs) {
   const Golden golden(fixture("hybrid-headdim256") / "golden-261.safetensors");
-  const auto text = std::span(golden.tokens).first(amount<std::size_t>("tokens", golden.tokens.size(), 80));
-  const std::size_t prompt = amount<std::size_t>("tokens of the prompt", 200, 66);
+  const auto text = std::span(golden.tokens).first(amount<std::size_t>("tokens", golden.tokens.size(), 80, 40));
+  const std::size_t prompt = amount<std::size_t>("tokens of the prompt", 200, 66, 26);
   struct Caches {
     CacheFormat key, value;
     KeyRotation rotation;
@@ -353,7 +356,7 @@ TEST_F(HopperTest, CachesWithScalesAreTheCPUs) {
     const std::vector<float> exact_caches = logits_of(*open_backend("hybrid-headdim256", exact_options()), 1);
     const double codec = relative(on_cpu, exact_caches);
     std::vector<float> first;
-    for (const std::size_t width : {1, 2, 5, 8, 16}) {
+    for (const std::size_t width : some<std::size_t>("widths", {1, 2, 8, 5, 16}, 5, 2)) {
       const std::unique_ptr<Backend> backend = open_cuda(headdim256(), options_with(cuda_options(Numbers::kExact)));
       const std::vector<float> on_gpu = logits_of(*backend, width);
       if (first.empty()) first = on_gpu;
@@ -371,7 +374,7 @@ TEST_F(HopperTest, CachesWithScalesAreTheCPUs) {
 // Token by token both backends store the state after every token, so they round it alike.
 TEST_F(HopperTest, AnInt8StateIsTheCPUs) {
   const Golden golden(fixture("hybrid-headdim256") / "golden-97.safetensors");
-  const auto text = std::span(golden.tokens).first(amount<std::size_t>("tokens", golden.tokens.size(), 30));
+  const auto text = std::span(golden.tokens).first(amount<std::size_t>("tokens", golden.tokens.size(), 30, 16));
   const auto logits_of = [&](Backend& backend) {
     std::vector<float> logits;
     for (std::size_t at = 0; at < text.size(); ++at) {
@@ -399,15 +402,16 @@ TEST_F(HopperTest, AnInt8StateIsTheCPUs) {
 // token by token. The sums are those of formats/hadamard.h, so the CPU's rotated caches are near too.
 TEST_F(HopperTest, ARotationOfKeysAndQueriesChangesNothingButRounding) {
   const Golden golden(fixture("hybrid-headdim256") / "golden-97.safetensors");
-  const std::size_t rounds_from = amount<std::size_t>("the first token of a round", 80, 92);
+  const auto text = std::span(golden.tokens).first(amount<std::size_t>("tokens", golden.tokens.size(), 97, 40));
+  const std::size_t rounds_from = text.size() - amount<std::size_t>("tokens in rounds", 17, 5, 3);
   for (const Numbers numbers : {Numbers::kExact, Numbers::kBF16}) {
     EngineOptions options = cuda_options(numbers);
     const auto run = [&](KeyRotation rotation) {
       options.kv.rotation = rotation;
       const std::unique_ptr<Backend> backend = open_cuda(headdim256(), options);
-      Captured captured = capture_prefill(*backend, std::span(golden.tokens).first(rounds_from));
-      for (std::size_t i = rounds_from; i < golden.tokens.size(); ++i) {
-        const VerifyOutput output = backend->verify(std::span(golden.tokens).subspan(i, 1), {.logits = true});
+      Captured captured = capture_prefill(*backend, text.first(rounds_from));
+      for (std::size_t i = rounds_from; i < text.size(); ++i) {
+        const VerifyOutput output = backend->verify(text.subspan(i, 1), {.logits = true});
         captured.logits.insert(captured.logits.end(), output.logits.begin(), output.logits.end());
         backend->commit(1);
       }
@@ -438,7 +442,7 @@ TEST_F(HopperTest, AnActivatingProductChangesNothingButRounding) {
     backend->prefill(std::span(tokens).first(8));
     std::vector<float> logits;
     std::size_t at = 8;
-    for (const std::size_t count : {std::size_t{1}, std::size_t{9}, std::size_t{20}, std::size_t{3}, std::size_t{16}}) {
+    for (const std::size_t count : some<std::size_t>("rounds", {1, 9, 3, 20, 16}, 5, 2)) {
       const VerifyOutput output = backend->verify(std::span(tokens).subspan(at, count));
       logits.insert(logits.end(), output.logits.begin(), output.logits.end());
       backend->commit(static_cast<int>(count));
@@ -451,7 +455,9 @@ TEST_F(HopperTest, AnActivatingProductChangesNothingButRounding) {
   const double error = relative(by_product, by_kernel);
   std::cout << "[          ] activated by the product " << error << "\n";
   EXPECT_LE(error, 1e-2);
-  EXPECT_TRUE(same_bits(by_product, run(true)));
+  if (amount("runs of the same", 2, 2, 1) > 1) {
+    EXPECT_TRUE(same_bits(by_product, run(true)));
+  }
   if (open_cuda_device(0).multiprocessors == 132) {
     EXPECT_GT(error, 0) << "the same kernels ran";
   }

@@ -98,7 +98,7 @@ Comparison against_cpu(ActivationFormat activations, const EngineOptions::Propos
   EXPECT_EQ(cuda->options().speculate.draft_tokens, kRows);
   Comparison total;
   const std::uint64_t prompts = amount("prompts", 3, 1);
-  const std::size_t count = amount<std::size_t>("tokens of a text", 60, 20);
+  const std::size_t count = amount<std::size_t>("tokens of a text", 60, 20, 11);
   for (std::uint64_t seed = 1; seed <= prompts; ++seed) {
     const std::vector<std::int32_t> prompt = random_tokens(20 + 13 * seed, seed);
     const std::vector<std::int32_t> text = greedy_text(*cpu, prompt, count);
@@ -194,7 +194,7 @@ void follow_paths(ActivationFormat activations, double tolerance) {
   Philox random(8);
   double worst = 0;
   double control = 0;
-  const int all = amount("rounds", 24, 6);
+  const int all = amount("rounds", 24, 6, 3);
   for (int round = 0; round < all; ++round) {
     const TreeKind kind = kTreeKinds[static_cast<std::size_t>(round) % kTreeKinds.size()];
     const TokenTree tree = random_tree(kind, 1 + static_cast<int>(random.below(16)), 4000, random);
@@ -228,7 +228,9 @@ void follow_paths(ActivationFormat activations, double tolerance) {
   std::printf("after %zu tokens: log-probabilities %.2e from a prefill's, of another text %.2e\n", sequence.size(),
               worst, control);
   EXPECT_LT(worst, tolerance);
-  EXPECT_GT(control, tolerance);
+  if (!racechecked()) {  // with one other text it need not be far off
+    EXPECT_GT(control, tolerance);
+  }
 }
 
 TEST_F(DraftBackend, ExactDraftsFollowCommittedPaths) {
@@ -304,7 +306,7 @@ Written drafted_text(Backend& backend, std::span<const std::int32_t> prompt, std
 // Trees of 16 nodes, and the chain among them, write the text of plain decoding, in fewer rounds.
 TEST_F(DraftBackendHopper, DraftsWriteTheGreedyText) {
   const auto backend = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, ActivationFormat::kBF16));
-  const std::size_t count = amount<std::size_t>("tokens", 160, 12);
+  const std::size_t count = amount<std::size_t>("tokens", 160, 12, 8);
   const std::uint64_t prompts = amount("prompts", 4, 1);
   constexpr std::int64_t kNodes = 16;
   struct Way {

@@ -6,6 +6,7 @@
 #include "engine/cuda/device/mapped_host.h"
 #include "engine/cuda/drafter/drafter_kernels.h"
 #include "tests/cuda/gpu/gpu_test.h"
+#include "tests/cuda/gpu/sanitized.h"
 
 namespace tare::engine::test {
 namespace {
@@ -136,8 +137,9 @@ class CandidatesCase {
 
 TEST_F(DraftCandidates, EqualASortWithTies) {
   for (const bool planes : {true, false}) {
+    std::size_t turn = 0;
     for (const int vocab : {33, 320, 999, 4096, 20001}) {
-      for (const int block : {2, 9, 16, 32}) {
+      for (const int block : in_turn("blocks", {2, 9, 16, 32}, 4, turn++)) {
         CandidatesCase a_case(vocab, block, planes, static_cast<std::uint64_t>(vocab + block));
         for (const int candidates : {1, 8, 32}) a_case.expect(candidates, 1);
         a_case.expect(5, 0.7);

@@ -11,6 +11,7 @@
 #include "engine/cuda/weights/load_projection.h"
 #include "engine/formats/float_formats.h"
 #include "tests/cuda/gpu/gpu_test.h"
+#include "tests/cuda/gpu/sanitized.h"
 #include "tests/source_folder.h"
 
 namespace tare::engine::test {
@@ -236,14 +237,15 @@ const SyntheticCheckpoint& narrow_target() {
 
 TEST_F(DrafterHopper, FastArithmeticIsNearTheExact) {
   const auto checkpoint = open_block_drafter(kSyntheticDrafter, narrow_target());
+  std::size_t turn = 0;
   for (const WeightFormat format : {WeightFormat::kQ4, WeightFormat::kQ8, WeightFormat::kBF16}) {
-    for (const int context : {1, 40, 300}) {
+    for (const int context : in_turn("contexts", {1, 40, 300}, 3, turn++)) {
       DrafterCase fast(*checkpoint, options_of(ActivationFormat::kBF16, format), 1024);
       DrafterCase exact(*checkpoint, options_of(ActivationFormat::kFP32, format), 1024);
       const std::vector<float> features = random_features(context * fast.columns(), 21);
       fast.absorb(features, 0, 16);
       exact.absorb(features, 0, 16);
-      for (const int tokens : {15, 1, 31}) {
+      for (const int tokens : some("token counts", {15, 1, 31}, 3, 2)) {
         const DraftRequest request{.anchor = 77, .tokens = tokens, .candidates = 8};
         const Draft got = take(fast.drafter().draft(request, context));
         const Draft want = take(exact.drafter().draft(request, context));
@@ -271,14 +273,16 @@ TEST_F(DrafterHopper, PrefillMakesTheContextOfRounds) {
   const EngineOptions options = options_of(ActivationFormat::kBF16, WeightFormat::kQ4);
   DrafterCase rounds(*checkpoint, options, 3000);
   DrafterCase prefill(*checkpoint, options, 3000);
-  const std::vector<float> features = random_features(2100 * rounds.columns(), 22);
+  const int tokens = amount("tokens", 2100, 2100, 280);
+  const int piece = tokens / 7 * 5;
+  const std::vector<float> features = random_features(tokens * rounds.columns(), 22);
   rounds.absorb(features, 0);
-  const auto first = static_cast<std::size_t>(1500 * rounds.columns());
+  const auto first = static_cast<std::size_t>(piece * rounds.columns());
   prefill.absorb_prefill(std::span<const float>(features).first(first), 0);
-  prefill.absorb_prefill(std::span<const float>(features).subspan(first), 1500);
+  prefill.absorb_prefill(std::span<const float>(features).subspan(first), piece);
   const DraftRequest request{.anchor = 5, .tokens = 15, .candidates = 8};
-  (void)rounds.drafter().draft(request, 2100);
-  (void)prefill.drafter().draft(request, 2100);
+  (void)rounds.drafter().draft(request, tokens);
+  (void)prefill.drafter().draft(request, tokens);
   const double error = relative_error(prefill.hidden(16), rounds.hidden(16));
   std::printf("prefill against rounds: hidden %.2e\n", error);
   EXPECT_LT(error, 1e-2);
@@ -296,7 +300,8 @@ TEST_F(DrafterHopper, DraftsAreReproducible) {
   const std::vector<float> features = random_features(1100 * graphs.columns(), 23);
   const DraftRequest request{.anchor = 9, .tokens = 15, .candidates = 32, .temperature = 0.8};
   std::int64_t frontier = 0;
-  for (const std::int64_t count : {1, 7, 8, 9, 16, 17, 32, 900, 64, 3}) {
+  const std::int64_t many = amount<std::int64_t>("tokens at once", 900, 900, 100);
+  for (const std::int64_t count : some<std::int64_t>("pieces", {1, 7, 8, 9, 16, 17, 32, many, 64, 3}, 10, 4)) {
     const std::span<const float> piece = std::span<const float>(features).subspan(
         static_cast<std::size_t>(frontier * graphs.columns()), static_cast<std::size_t>(count * graphs.columns()));
     graphs.absorb(piece, frontier);

@@ -13,6 +13,7 @@
 #include "tests/cuda/gpu/encode_conversions.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/loading_oracle.h"
+#include "tests/cuda/gpu/sanitized.h"
 
 namespace tare::engine::test {
 namespace {
@@ -209,11 +210,13 @@ struct Problem {
 
 std::vector<Problem> problems() {
   std::vector<Problem> all;
+  std::size_t turn = 0;
   for (const WeightCodec codec : kAllCodecs)
     for (const bool wide : {false, true})
       for (const auto& [rows, columns] :
            {std::pair{1, 1}, {1, 64}, {70, 100}, {255, 63}, {257, 65}, {300, 1000}, {768, 640}})
-        for (const bool hard : {false, true}) all.push_back({codec, wide, rows, columns, hard});
+        for (const bool hard : in_turn("kinds of rows", {false, true}, 2, turn++))
+          all.push_back({codec, wide, rows, columns, hard});
   return all;
 }
 

@@ -89,7 +89,7 @@ Comparison against(Backend& cpu, Backend& cuda) {
   Comparison total;
   Philox random(17);
   const std::uint64_t prompts = amount("prompts", 3, 1);
-  const std::size_t count = amount<std::size_t>("tokens of a text", 330, 200);
+  const std::size_t count = amount<std::size_t>("tokens of a text", 330, 200, 100);
   for (std::uint64_t seed = 1; seed <= prompts; ++seed) {
     const std::vector<std::int32_t> text = random_tokens(count, seed);
     std::size_t at = 20 + 13 * static_cast<std::size_t>(seed);
@@ -128,7 +128,7 @@ TEST_F(MtpDrafter, ExactDraftsAreTheCpus) {
     EXPECT_TRUE(cuda->has_drafter());
     EXPECT_EQ(cuda->options().speculate.draft_tokens, cpu->options().speculate.draft_tokens);
     const Comparison total = against(*cpu, *cuda);
-    EXPECT_GT(total.rows, sanitized() ? 20 : 200);
+    EXPECT_GT(total.rows, amount("rows at least", 200, 20, 10));
     EXPECT_LT(total.difference, 5e-3);
     EXPECT_LT(total.margin, 5e-3);
   }
@@ -139,7 +139,7 @@ TEST_F(MtpDrafterHopper, FastDraftsAreTheCpusButForNearTies) {
   const auto cpu = make_cpu_backend(*checkpoint, options_of(BackendKind::kCpu, ActivationFormat::kFP32));
   const auto cuda = open_cuda(embedded_model(), options_of(BackendKind::kCuda, ActivationFormat::kBF16));
   const Comparison total = against(*cpu, *cuda);
-  EXPECT_GT(total.rows, sanitized() ? 15 : 150);
+  EXPECT_GT(total.rows, amount("rows at least", 150, 15, 10));
   EXPECT_LT(total.margin, 0.3);
   EXPECT_LT(10 * total.different, total.rows);
 }
@@ -147,8 +147,10 @@ TEST_F(MtpDrafterHopper, FastDraftsAreTheCpusButForNearTies) {
 // Real head sizes on tensor cores, against FP32 activations, in the formats of rounds.
 TEST_F(MtpDrafterHopper, FastArithmeticIsNearTheExact) {
   for (const auto& [format, scales] :
-       {WeightCodec{WeightFormat::kQ4}, WeightCodec{WeightFormat::kBF16},
-        WeightCodec{WeightFormat::kQ5, ScaleFormat::kE4M3}, WeightCodec{WeightFormat::kNVFP4, ScaleFormat::kE4M3}}) {
+       some("formats",
+            {WeightCodec{WeightFormat::kBF16}, WeightCodec{WeightFormat::kNVFP4, ScaleFormat::kE4M3},
+             WeightCodec{WeightFormat::kQ5, ScaleFormat::kE4M3}, WeightCodec{WeightFormat::kQ4}},
+            4, 2)) {
     EngineOptions fast = options_of(BackendKind::kCuda, ActivationFormat::kBF16);
     EngineOptions exact = options_of(BackendKind::kCuda, ActivationFormat::kFP32);
     fast.weights.format = exact.weights.format = format;
@@ -156,7 +158,7 @@ TEST_F(MtpDrafterHopper, FastArithmeticIsNearTheExact) {
     const Comparison total = against(*open_cuda(kNarrow, exact), *open_cuda(kNarrow, fast));
     EXPECT_LT(total.margin, 0.1) << to_text(format);
     EXPECT_LT(total.difference, 0.1) << to_text(format);
-    EXPECT_GT(total.rows, sanitized() ? 15 : 100);
+    EXPECT_GT(total.rows, amount("rows at least", 100, 15, 10));
   }
 }
 
@@ -170,7 +172,7 @@ void follow_paths(ActivationFormat activations, double tolerance) {
   Philox random(8);
   double worst = 0;
   double control = 0;
-  const int all = amount("rounds", 24, 6);
+  const int all = amount("rounds", 24, 6, 3);
   for (int round = 0; round < all; ++round) {
     const TreeKind kind = kTreeKinds[static_cast<std::size_t>(round) % kTreeKinds.size()];
     const TokenTree tree = random_tree(kind, 1 + static_cast<int>(random.below(16)), 4000, random);
@@ -198,7 +200,9 @@ void follow_paths(ActivationFormat activations, double tolerance) {
   std::printf("after %zu tokens: log-probabilities %.2e from a prefill's, of another text %.2e\n", sequence.size(),
               worst, control);
   EXPECT_LT(worst, tolerance);
-  EXPECT_GT(control, tolerance);
+  if (!racechecked()) {  // with one other text it need not be far off
+    EXPECT_GT(control, tolerance);
+  }
 }
 
 TEST_F(MtpDrafter, ExactDraftsFollowCommittedPaths) {
@@ -230,7 +234,7 @@ TEST_F(MtpDrafterHopper, GraphsChangeNothing) {
 // Trees and chains drafted by the head write the text of plain decoding, in fewer rounds.
 TEST_F(MtpDrafterHopper, DraftsWriteTheGreedyText) {
   const auto backend = open_cuda(embedded_model(), options_of(BackendKind::kCuda, ActivationFormat::kBF16));
-  const std::size_t count = amount<std::size_t>("tokens", 120, 12);
+  const std::size_t count = amount<std::size_t>("tokens", 120, 12, 8);
   const std::uint64_t prompts = amount("prompts", 3, 1);
   for (const std::int64_t candidates : {1, 4}) {
     double tokens = 0;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "engine/backend/options.h"
 #include "engine/cuda/product/widen.h"
+#include "tests/cuda/gpu/sanitized.h"
 #include "tests/cuda/gpu/weight_fixture.h"
 
 namespace tare::engine {
@@ -82,8 +83,11 @@ test::WorstError worst_error(const test::TestWeights& weights, const std::vector
 }
 
 TEST_F(PrefillProduct, IsTheSumOverWeightsRoundedToBFloat16) {
+  // The last shape has the most tokens, and the library's kernels know nothing of codecs.
+  const std::size_t shapes = test::amount("shapes", std::size(kShapes), std::size(kShapes), std::size(kShapes) - 1);
   for (const WeightCodec codec : kAllCodecs) {
-    for (const Shape& shape : kShapes) {
+    for (const Shape& shape :
+         std::span(kShapes).first(codec.format == WeightFormat::kQ4 ? std::size(kShapes) : shapes)) {
       const test::TestWeights weights(codec, shape.rows, shape.columns, 51);
       const auto bits = random_bfloat16(static_cast<std::size_t>(shape.columns * shape.tokens), 52);
       const DeviceBuffer x = test::on_device(bits);

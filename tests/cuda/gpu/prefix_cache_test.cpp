@@ -57,7 +57,8 @@ std::vector<float> kept(std::span<const float> values) {
 
 // Rounds of 1 and 16, a tree of which a path with a gap is kept, and what a prefill says after them.
 std::vector<float> say(Backend& backend) {
-  const std::vector<std::int32_t> tokens = text(backend.config().vocab_size, 60, 7);
+  const std::size_t count = amount<std::size_t>("tokens after the prompt", 60, 60, 24);
+  const std::vector<std::int32_t> tokens = text(backend.config().vocab_size, count, 7);
   std::vector<float> said;
   const auto append = [&](std::span<const float> values) { said.insert(said.end(), values.begin(), values.end()); };
   append(backend.verify(std::span(tokens).first(1)).logits);
@@ -94,7 +95,7 @@ TEST_P(CudaPrefix, ColdEqualsHitBitForBit) {
   Backend& backend = *opened.backend;
   PrefixCache cache(backend.options().prefix_cache);
   PrefixCache none(EngineOptions::PrefixCache{.bytes = 0, .page_tokens = kPage});
-  const std::size_t count = amount<std::size_t>("tokens of the prompt", 700, 300);
+  const std::size_t count = amount<std::size_t>("tokens of the prompt", 700, 300, 140);
   const int uses = amount("uses", 3, 2);
   const std::vector<std::int32_t> prompt = text(backend.config().vocab_size, count, 1);
   // Cold passes end where pages end, as those of a hit do: a pass of another length rounds elsewhere.
@@ -109,7 +110,8 @@ TEST_P(CudaPrefix, ColdEqualsHitBitForBit) {
   }
   // A prompt that shares one page, and the control: it says something else.
   std::vector<std::int32_t> other = prompt;
-  other[200] = (other[200] + 1) % static_cast<std::int32_t>(backend.config().vocab_size);
+  std::int32_t& changed = other[std::min<std::size_t>(200, count - 1)];
+  changed = (changed + 1) % static_cast<std::int32_t>(backend.config().vocab_size);
   const std::vector<float> other_logits = kept(none.prefill(backend, opened.identity, other).logits);
   const PrefixCache::Prefilled prefilled = cache.prefill(backend, opened.identity, other);
   EXPECT_EQ(prefilled.restored, kPage);
@@ -120,14 +122,15 @@ TEST_P(CudaPrefix, ColdEqualsHitBitForBit) {
 class CudaPrefixCache : public HopperTest {};
 
 TEST_F(CudaPrefixCache, CoarserCheckpointsCostInOrder) {
-  const std::vector<std::int32_t> prompt = text(4096, 700, 1);
+  const std::size_t count = amount<std::size_t>("tokens of the prompt", 700, 700, 300);
+  const std::vector<std::int32_t> prompt = text(4096, count, 1);
   std::vector<double> errors;
   for (const char* codec : {"fp32", "bf16", "int8"}) {
     const Opened opened = open(embedded_model(), {std::string("prefix_cache.checkpoint=") + codec});
     PrefixCache cache(opened.backend->options().prefix_cache);
     const std::vector<float> cold = kept(cache.prefill(*opened.backend, opened.identity, prompt).logits);
     const PrefixCache::Prefilled hit = cache.prefill(*opened.backend, opened.identity, prompt);
-    EXPECT_EQ(hit.restored, 640);
+    EXPECT_EQ(hit.restored, static_cast<std::int64_t>(count) / kPage * kPage);
     errors.push_back(max_difference(cold, hit.logits));
   }
   std::cout << "[          ] largest error of logits: bf16 " << errors[1] << ", int8 " << errors[2] << "\n";

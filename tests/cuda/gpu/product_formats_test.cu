@@ -111,10 +111,11 @@ class ProductFormats : public test::HopperTest {};
 TEST_F(ProductFormats, AreTheSumsOverRepresentedNumbers) {
   for (const WeightCodec codec : kAllCodecs) {
     double worst = 0;
+    std::size_t turn = 0;
     for (const Shape& shape : kShapes) {
       const test::TestWeights weights(codec, shape.rows, shape.columns, 71);
       const test::TestSideRows side(shape.side_rows, shape.columns, 72);
-      for (const int tokens : test::some("token counts", {1, 8, 9, 32, 5, 16, 17}, 3)) {
+      for (const int tokens : test::in_turn("token counts", {1, 8, 9, 32, 5, 16, 17}, 3, turn++)) {
         const auto x = test::random_numbers(static_cast<std::size_t>(shape.columns * tokens), 73);
         const std::vector<float> numbers = represented(x);
         const Result result = multiply(weights, side, x, tokens, shape.blocks);
@@ -158,7 +159,7 @@ TEST_F(ProductFormats, GiveATokenTheSameBitsAmongAnyNumberOfTokensAndInEveryRun)
       const test::TestSideRows side(20, kColumns, 82);
       const auto x = test::random_numbers(static_cast<std::size_t>(kColumns * kMost), 83);
       const Result all = multiply(weights, side, x, kMost, blocks);
-      for (const int tokens : test::some("token counts", {1, 8, 9, 32, 5, 16, 17}, 3)) {
+      for (const int tokens : test::some("token counts", {1, 8, 9, 32, 17, 5, 16}, 3, 2)) {
         const Result some = multiply(weights, side, {x.begin(), x.begin() + tokens * kColumns}, tokens, blocks);
         EXPECT_TRUE(std::equal(some.y.begin(), some.y.begin() + tokens * kRows, all.y.begin()))
             << test::to_text(codec) << " T=" << tokens << " blocks " << blocks;
@@ -248,7 +249,7 @@ TEST_F(ProductFormats, AreTheSumsOfTheLargestLayer) {
   constexpr std::int64_t kColumns = 17408;
   const test::TestWeights weights(WeightFormat::kQ3, kRows, kColumns, 97);
   const test::TestSideRows side(0, kColumns, 98);
-  for (const int tokens : {8, 16}) {
+  for (const int tokens : test::some("token counts", {8, 16}, 2, 1)) {
     const auto x = test::random_numbers(static_cast<std::size_t>(kColumns * tokens), 99);
     const test::WorstError error =
         worst_error(weights, represented(x), multiply(weights, side, x, tokens, 132), tokens, 83);

@@ -68,7 +68,7 @@ class GpuProductRepeats : public ::testing::TestWithParam<Case> {
 
 TEST_P(GpuProductRepeats, BesideSideRowsWithTwoBlocksAnSm) {
   const auto [format, width, many] = GetParam();
-  const int launches = test::amount("launches", many, 20);
+  const int launches = test::amount("launches", many, 20, 1);
   int multiprocessors = 0;
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
   const OperandLayout layout = format == WeightFormat::kBF16 ? OperandLayout::kBF16Panels : OperandLayout::kFP16Panels;

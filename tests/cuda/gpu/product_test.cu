@@ -147,7 +147,7 @@ TEST_F(GpuProduct, IsTheProductOfTheRepresentedNumbersForAnyShapeAndNumberOfToke
 }
 
 TEST_F(GpuProduct, IsTheProductOnTheModelsShapes) {
-  for (const Shape& shape : {Shape{16384, 5120}, Shape{5120, 6144}, Shape{5120, 17408}}) {
+  for (const Shape& shape : test::some("shapes", {Shape{16384, 5120}, Shape{5120, 17408}, Shape{5120, 6144}}, 3, 1)) {
     const TestWeights weights(WeightFormat::kQ4, shape.rows, shape.columns, 5);
     const std::vector<float> x = bfloat16_numbers(static_cast<std::size_t>(16 * shape.columns), 7);
     const PanelOperand panels = make_panels(OperandLayout::kFP16Panels, x, 16, shape.columns, 16, kExponent);
@@ -233,7 +233,7 @@ TEST_F(GpuProduct, SideRowsAreProductsOfTheSameTokens) {
 
 // Operand, product and reader again and again under programmatic launch on shared buffers, two inputs in turn.
 TEST_F(GpuProduct, KeepsItsBitsInAChainUnderProgrammaticLaunch) {
-  const int turns = test::amount("turns of the chain", 100, 10);
+  const int turns = test::amount("turns of the chain", 100, 10, 3);
   constexpr int kTokens = 16;
   struct Case {
     Shape shape;

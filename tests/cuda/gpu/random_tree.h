@@ -9,12 +9,18 @@
 
 #include "base/philox.h"
 #include "engine/backend/token_tree.h"
+#include "tests/cuda/gpu/sanitized.h"
 
 namespace tare::engine::test {
 
 enum class TreeKind { kRandom, kDeep, kWide, kStar, kChain };
 constexpr std::array<TreeKind, 5> kTreeKinds = {TreeKind::kRandom, TreeKind::kDeep, TreeKind::kWide, TreeKind::kStar,
                                                 TreeKind::kChain};
+// All, or the first `raced` under racecheck.
+inline std::vector<TreeKind> tree_kinds(std::size_t raced) {
+  const std::size_t kinds = amount("kinds of trees", kTreeKinds.size(), kTreeKinds.size(), raced);
+  return {kTreeKinds.begin(), kTreeKinds.begin() + static_cast<std::ptrdiff_t>(kinds)};
+}
 
 // Tokens are below `vocab`, and siblings have different ones (while there are enough).
 inline TokenTree random_tree(TreeKind kind, int nodes, std::uint64_t vocab, Philox& random) {

@@ -3,6 +3,7 @@
 
 #include "engine/backend/options.h"
 #include "engine/cuda/product/product.h"
+#include "tests/cuda/gpu/sanitized.h"
 #include "tests/cuda/gpu/weight_fixture.h"
 
 namespace tare::engine {
@@ -68,10 +69,11 @@ class ReferenceProduct : public test::GpuTest {};
 
 TEST_F(ReferenceProduct, IsTheSumOverRepresentedNumbers) {
   for (const WeightCodec codec : kAllCodecs) {
+    std::size_t turn = 0;
     for (const Shape& shape : kShapes) {
       const test::TestWeights weights(codec, shape.rows, shape.columns, 11);
       const test::TestSideRows side(shape.side_rows, shape.columns, 12);
-      for (const int tokens : {1, 5, 8, 9, 33}) {
+      for (const int tokens : test::in_turn("token counts", {1, 5, 8, 9, 33}, 5, turn++)) {
         const auto x = test::random_numbers(static_cast<std::size_t>(shape.columns * tokens), 13);
         const Result result = multiply(weights, side, x, tokens);
         ASSERT_TRUE(result.canaries);

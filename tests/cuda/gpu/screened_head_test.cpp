@@ -175,10 +175,10 @@ TEST_F(ScreenedHead, ChoosesTheBestOfTheCandidatesByTheHeadsOwnBits) {
     const WeightFormat format = codec.format;
     for (const int vocab : {33, 999, 20001}) {
       const int hidden = vocab == 999 ? 334 : vocab == 33 ? 64 : 128;
-      for (const int tokens : some("token counts", {2, 16, 1, 31}, 2)) {
+      for (const int tokens : some("token counts", {2, 16, 1, 31}, 2, 1)) {
         for (const bool planes : {false, true}) {
           ScreenCase a_case(format, vocab, hidden, tokens, planes, static_cast<std::uint64_t>(vocab + tokens));
-          for (const int candidates : {1, 7, 32}) a_case.expect(candidates, false);
+          for (const int candidates : some("candidates", {1, 7, 32}, 3, 1)) a_case.expect(candidates, false);
           a_case.expect(32, true);
           if (HasFatalFailure()) {
             std::cerr << to_text(format) << ", vocabulary " << vocab << ", tokens " << tokens << "\n";
@@ -255,7 +255,7 @@ std::vector<std::int32_t> random_tokens(std::size_t count, std::uint64_t seed) {
 int different_choices(Backend& a, Backend& b, int& rows) {
   int different = 0;
   const std::uint64_t prompts = amount("prompts", 3, 1);
-  const std::size_t count = amount<std::size_t>("tokens of a text", 300, 200);  // chains of every length
+  const std::size_t count = amount<std::size_t>("tokens of a text", 300, 200, 80);  // chains of every length
   for (std::uint64_t seed = 1; seed <= prompts; ++seed) {
     const std::vector<std::int32_t> text = random_tokens(count, seed);
     for (Backend* backend : {&a, &b}) {
@@ -283,7 +283,7 @@ TEST_F(ScreenedHead, ChoosesWhatTheCpuAndTheWholeHeadChoose) {
     int rows = 0;
     EXPECT_EQ(different_choices(*cuda, *open_backend(ActivationFormat::kFP32, screen, true), rows), 0);
     EXPECT_EQ(different_choices(*cuda, *open_backend(ActivationFormat::kFP32, HeadScreen::kNone), rows), 0);
-    EXPECT_GT(rows, sanitized() ? 200 : 1000);
+    EXPECT_GT(rows, amount("rows at least", 1000, 200, 100));
   }
 }
 
@@ -294,7 +294,7 @@ TEST_F(ScreenedHeadHopper, FastRoundsChooseWhatTheWholeHeadChooses) {
                                             *open_backend(ActivationFormat::kBF16, HeadScreen::kNone), rows);
     std::printf("%s: %d of %d choices differ\n", to_text(screen).c_str(), different, rows);
     EXPECT_LE(different, rows / 200);  // near ties: the head's sums are in another order
-    EXPECT_GT(rows, sanitized() ? 100 : 500);
+    EXPECT_GT(rows, amount("rows at least", 500, 100, 50));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "engine/quantize/quantise_checkpoint.h"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/loading_oracle.h"
+#include "tests/cuda/gpu/sanitized.h"
 #include "tests/engine/scratch_directory.h"
 #include "tests/source_folder.h"
 
@@ -78,10 +79,14 @@ class StoredCodesOnGpu : public GpuTest {
 
 // Short groups (hybrid-small: 48 and 80 columns), a tied head (the embedded model), formats by class and layer.
 TEST_F(StoredCodesOnGpu, AreTheBytesOfQuantisingAtLoad) {
-  for (const std::string model :
-       {"tests/fixtures/hybrid-small", "tests/fixtures/hybrid-headdim256", "models/embedded"}) {
+  const std::vector<std::string> models = {"tests/fixtures/hybrid-small", "tests/fixtures/hybrid-headdim256",
+                                           "models/embedded"};
+  for (std::size_t index = 0; index < models.size(); ++index) {
+    const std::string& model = models[index];
     const auto original = open_checkpoint((source_folder() / model).string());
+    std::size_t variant = 0;
     for (const EngineOptions& options : variants()) {
+      if (!has_turn("models a format", index, variant++, models.size())) continue;
       const auto stored = write(*original, options);
       const EngineOptions settled = with_stored_weights(EngineOptions{}, *stored);
       const CudaModelWeights from_codes = load_cuda_weights(*stored, settled);
@@ -175,7 +180,9 @@ TEST_F(StoredCodesBackend, GivesTheLogitsOfQuantisingAtLoadAndRefusesOtherWeight
   const auto original = open_checkpoint((source_folder() / "tests/fixtures/hybrid-headdim256").string());
   const std::vector<std::int32_t> tokens = {5, 9, 2, 77, 31, 8, 120, 64};
   int written = 0;
+  std::size_t variant = 0;
   for (const EngineOptions& options : variants()) {
+    if (!has_turn("formats of four", 0, variant++, 4)) continue;
     const fs::path out = scratch.path() / fmt::format("out-{}", written++);
     ThreadPool pool(4);
     (void)quantise_checkpoint(*original, options, out, pool);

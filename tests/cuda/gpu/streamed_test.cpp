@@ -68,7 +68,7 @@ TEST_F(CudaStreamedModel, LogitsEqualTransformers) {
 
 TEST_F(CudaStreamedModel, EqualsTheCpuOnTheEmbeddedModel) {
   const auto checkpoint = open_checkpoint(embedded());
-  for (const std::int64_t length : some<std::int64_t>("lengths", {1, 700, 63, 65}, 2)) {
+  for (const std::int64_t length : some<std::int64_t>("lengths", {1, 700, 63, 65}, 2, 1)) {
     const std::vector<StreamedWindow> windows = random_windows(1, length, checkpoint->config().vocab_size);
     const std::vector<float> cpu = logits_of(*checkpoint, windows[0].tokens, false);
     const std::vector<float> gpu = logits_of(*checkpoint, windows[0].tokens, true);
@@ -82,6 +82,7 @@ TEST_F(CudaStreamedModel, EqualsTheCpuOnTheEmbeddedModel) {
 
 // The positive control of the one above: a thousandth in one tensor is seen.
 TEST_F(CudaStreamedModel, ASmallFaultIsSeen) {
+  TARE_SKIP_WHERE_RACECHECKED("EqualsTheCpuOnTheEmbeddedModel");
   const auto checkpoint = open_checkpoint(embedded());
   const std::vector<StreamedWindow> windows = random_windows(1, 65, checkpoint->config().vocab_size);
   const ChangedCheckpoint changed(*checkpoint, "layers.4.linear_attn.norm.weight",
@@ -107,7 +108,7 @@ TEST_F(CudaStreamedModel, StoppedOrSpilledItEndsWithTheSameBytes) {
   const auto checkpoint = open_checkpoint(fixture("hybrid-small").string());
   // More than a batch of 16,384 tokens; where a sanitizer watches, one batch, which is not spilled.
   const std::vector<StreamedWindow> windows =
-      random_windows(amount<std::int64_t>("windows", 300, 70), 65, checkpoint->config().vocab_size);
+      random_windows(amount<std::int64_t>("windows", 300, 70, 10), 65, checkpoint->config().vocab_size);
   const auto go = [&](const char* name, std::uint64_t activation_bytes, std::optional<std::int64_t> stop) {
     const auto backend =
         make_cuda_streamed(*checkpoint, check_windows(windows, checkpoint->config()), 0, activation_bytes);
@@ -204,6 +205,7 @@ using CudaStreamedHopper = HopperTest;
 // their sums are cut, not rounded, at every step. What that costs is measured here, with columns summed in one product
 // and in pieces.
 TEST_F(CudaStreamedHopper, SumsOfTensorCoresAreCutNotRounded) {
+  if (racechecked()) GTEST_SKIP() << "a library's kernels alone";
   Philox random(21);
   constexpr int kRows = 256;
   constexpr int kTokens = 128;
