@@ -31,8 +31,8 @@ function(tare_cuda_flags name architectures)
   target_compile_options(${name} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-Werror -Werror=all-warnings>"
     "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-Wpedantic;-Wconversion;-Werror>")
-  if(TARE_CUDA_RACECHECK)  # ring_hand_over.cuh
-    target_compile_definitions(${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:TARE_EVERY_LANE_ARRIVES>)
+  if(TARE_CUDA_RACECHECK)  # product/ring_hand_over.cuh, device/warps_barrier.cuh
+    target_compile_definitions(${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:TARE_RACECHECK>)
   endif()
   target_include_directories(${name} SYSTEM PUBLIC ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   set_target_properties(${name} PROPERTIES CUDA_STANDARD 20 CUDA_RUNTIME_LIBRARY Static)

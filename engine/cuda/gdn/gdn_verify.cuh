@@ -22,6 +22,7 @@
 #include <algorithm>
 
 #include "engine/cuda/device/launch.cuh"
+#include "engine/cuda/device/warps_barrier.cuh"
 #include "engine/cuda/gdn/gdn_block.h"
 #include "engine/cuda/gdn/gdn_fold.cuh"
 #include "engine/cuda/gdn/gdn_l2_fill.cuh"
@@ -83,18 +84,8 @@ struct VerifyKernel {
   using Outputs = float[kBlockTokens][kStride];
 };
 
-// Named barriers of the block; 0 is __syncthreads.
+// Named barriers of the block's warps (warps_barrier.cuh), passed in this order; 0 is __syncthreads.
 enum : int { kRowsTaken = 1, kKeysMultiplied = 2, kKeyFactorsFound = 3, kInversesFound = 4, kQueryFactorsFound = 5 };
-
-// To those that wait at the barrier, without waiting. compute-sanitizer's racecheck knows no order by an arrival alone,
-// and then loses that of other barriers too; with TARE_EVERY_LANE_ARRIVES (ring_hand_over.cuh) the warp waits as well.
-__device__ __forceinline__ void hand_on(int barrier, int threads) {
-#ifdef TARE_EVERY_LANE_ARRIVES
-  ptx::named_barrier_sync(barrier, threads);
-#else
-  ptx::named_barrier_arrive(barrier, threads);
-#endif
-}
 
 // By warps 6 and 7; lane n < 16 has decay and beta of token n.
 template <class Kernel>
@@ -155,7 +146,9 @@ __device__ __forceinline__ void find_outputs(typename Kernel::Shared& shared, co
       }
     }
   }
-  ptx::named_barrier_sync(kInversesFound, Kernel::kThreads);
+  pass_by<Kernel::kThreads>(kKeysMultiplied);
+  pass_by<Kernel::kThreads>(kKeyFactorsFound);
+  meet<Kernel::kThreads>(kInversesFound, Kernel::kThreads);
   solve(shared.factors, rest, updates);
   float o[kTokenTiles][4];
 #pragma unroll
@@ -163,7 +156,7 @@ __device__ __forceinline__ void find_outputs(typename Kernel::Shared& shared, co
 #pragma unroll
     for (int i = 0; i < 4; ++i) o[tile][i] = products[kTokenTiles + tile][i];
   }
-  ptx::named_barrier_sync(kQueryFactorsFound, Kernel::kQueryThreads);
+  meet<Kernel::kThreads>(kQueryFactorsFound, Kernel::kQueryThreads);
   add_outputs(shared.factors, updates, o);
   float squares[kTokenTiles][2];
 #pragma unroll
@@ -313,6 +306,7 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
               warp % K::kGateWarps, shared.z);
     if (warp > K::kFirstGateWarp) find_scales(shared, parent, scale, count);
     wait_for_all_copies();
+    pass_by<K::kThreads>(kRowsTaken);
   } else {
     read_tokens(pass.qkvz, channel, incoming, count, x);
     if (pass.tree) {
@@ -322,12 +316,14 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
       convolve_chain(x, taps, past, memory.narrow_columns, target, target_stride);
     }
     if (of_rows) {
-      ptx::named_barrier_sync(kRowsTaken, kGdnHead);
+      meet<K::kThreads>(kRowsTaken, kGdnHead);
       const bool query = slice == 0;
       normalise_halves(shared.keys, shared.tokens, query ? kBlockTokens : 0, shared.rows_barrier, 1 - slice, count,
                        query ? constants.query_scale : 1.0F,
                        query || !leads ? nullptr : memory.keys + (record * shape.key_heads + key_head) * kGdnHead,
                        shape.key_heads * kGdnHead);
+    } else {
+      pass_by<K::kThreads>(kRowsTaken);
     }
     // The others do it last.
     if (!of_rows && channel.records) record_tokens(x, recorded_channel, channels, count);
@@ -342,18 +338,20 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
   if (warp >= K::kFirstStateWarp) {
     find_outputs<K>(shared, operand, outputs, first_column, slice, count, updates);
   } else {
-    find_key_factors(shared.factors, *reinterpret_cast<KeyParts*>(shared.scratch), kKeysMultiplied,
-                     shared.tokens.halves, shared.tokens.inverses, shared.decays, shared.betas);
+    find_key_factors<K::kThreads>(shared.factors, *reinterpret_cast<KeyParts*>(shared.scratch), kKeysMultiplied,
+                                  shared.tokens.halves, shared.tokens.inverses, shared.decays, shared.betas);
     if (warp == 0) {
-      ptx::named_barrier_sync(kKeyFactorsFound, kRowWarps * kLanes);
+      meet<K::kThreads>(kKeyFactorsFound, kRowWarps * kLanes);
       invert_factors(shared.factors);
     } else {
-      hand_on(kKeyFactorsFound, kRowWarps * kLanes);
+      hand_on<K::kThreads>(kKeyFactorsFound, kRowWarps * kLanes);
     }
-    hand_on(kInversesFound, K::kThreads);
+    hand_on<K::kThreads>(kInversesFound, K::kThreads);
     if (warp == 1 || warp == 2) {
       find_query_factors(shared.factors, shared.tokens.halves, warp - 1, shared.tokens.inverses, shared.decays);
-      hand_on(kQueryFactorsFound, K::kQueryThreads);
+      hand_on<K::kThreads>(kQueryFactorsFound, K::kQueryThreads);
+    } else {
+      pass_by<K::kThreads>(kQueryFactorsFound);
     }
     // Pairs 0 and 1, 2, 3, 4 .. 7 of the four warps: three have had more to do.
     const IncomingZ of_z = incoming_z(shape, pass.qkvz, constants, head, slice);

@@ -20,6 +20,7 @@
 #include <cuda_fp16.h>
 
 #include "engine/cuda/device/ptx.cuh"
+#include "engine/cuda/device/warps_barrier.cuh"
 #include "engine/cuda/gdn/gdn_chunk.cuh"
 
 namespace tare::engine::gdn {
@@ -202,6 +203,7 @@ struct alignas(16) TokenFactors {
 // of theirs. `inverses` undoes the tokens' powers of two; `decays` is d, [i][j].
 constexpr int kPartStride = kBlockTokens + 4;
 using KeyParts = float[kKeyParts][kBlockTokens][kPartStride];
+template <int kBlockThreads>
 __device__ __forceinline__ void find_key_factors(TokenFactors& factors, KeyParts& parts, int barrier,
                                                  const HalfRows<kTokenRows>& tokens, const float* inverses,
                                                  const float (*decays)[kBlockTokens], const float* betas) {
@@ -217,7 +219,7 @@ __device__ __forceinline__ void find_key_factors(TokenFactors& factors, KeyParts
           sums[tile][2 * lower], sums[tile][2 * lower + 1]};
     }
   }
-  ptx::named_barrier_sync(barrier, kKeyParts * kLanes);
+  meet<kBlockThreads>(barrier, kKeyParts * kLanes);
   const int i = 4 * warp + lane / 8;
   const int j = lane % 8 * 2;
   float2 sum{0.0F, 0.0F};

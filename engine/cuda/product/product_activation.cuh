@@ -10,6 +10,7 @@
 #include "engine/cuda/device/cluster.cuh"
 #include "engine/cuda/device/ptx.cuh"
 #include "engine/cuda/device/quick_silu.cuh"
+#include "engine/cuda/device/warps_barrier.cuh"
 #include "engine/cuda/product/activated_plan.h"
 #include "engine/cuda/product/gate_up_rows.h"
 #include "engine/cuda/product/operand.cuh"
@@ -71,6 +72,7 @@ class BlockActivation {
         const float* four = totals[i / (kTokens / 8)] + i % (kTokens / 8) * 4;
         send(peer + i * (kTileThreads * 16), float4{four[0], four[1], four[2], four[3]}, peer_barrier);
       }
+      if (ending_.out.layout == OperandLayout::kFP16Panels) pass_by<kActivationWarps * 32>(kGroupSumsBarrier);
       return;
     }
     ptx::barrier_wait(barrier(), 0);
@@ -108,7 +110,7 @@ class BlockActivation {
         ptx::store_shared_8(group_sums + (warp * kTokens + 8 * j + 2 * p) * 4, {sums[2 * j], sums[2 * j + 1]});
       }
     }
-    ptx::named_barrier_sync(kGroupSumsBarrier, kTileThreads);
+    meet<kActivationWarps * 32>(kGroupSumsBarrier, kTileThreads);
     if (warp != 0 || thread % 32 >= kTokens) return;
     float total = 0.0F;
 #pragma unroll

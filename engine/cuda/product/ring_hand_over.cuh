@@ -6,10 +6,10 @@
 
 namespace tare::engine {
 
-// TARE_EVERY_LANE_ARRIVES (the build option TARE_CUDA_RACECHECK): all lanes of a warp arrive, not one for all.
+// TARE_RACECHECK (the build option TARE_CUDA_RACECHECK): all lanes of a warp arrive, not one for all.
 // compute-sanitizer's racecheck orders after a barrier what a lane did before its own arrival; between the lanes of a
 // converged warp, whose loads the hardware issues at once, it knows no order, and reports the 31 that do not arrive.
-#ifdef TARE_EVERY_LANE_ARRIVES
+#ifdef TARE_RACECHECK
 inline constexpr std::uint32_t kWarpArrivals = 32;
 #else
 inline constexpr std::uint32_t kWarpArrivals = 1;
@@ -19,7 +19,7 @@ inline constexpr std::uint32_t kWarpArrivals = 1;
 // `zero` as in ptx::warp_barrier_arrive_after.
 __device__ __forceinline__ void hand_over_stage(std::uint32_t empty_barrier, std::uint32_t last_loaded,
                                                 std::uint32_t zero) {
-#ifdef TARE_EVERY_LANE_ARRIVES
+#ifdef TARE_RACECHECK
   ptx::barrier_arrive(empty_barrier + (last_loaded & zero));
 #else
   ptx::warp_barrier_arrive_after(empty_barrier, last_loaded, zero);

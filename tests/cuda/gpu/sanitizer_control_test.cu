@@ -3,6 +3,7 @@
 // there must be one, of those called Clean none; those called Asked are sound, too, and say what a tool can follow.
 #include <gtest/gtest.h>
 
+#include "engine/cuda/device/warps_barrier.cuh"
 #include "engine/cuda/product/ring_hand_over.cuh"
 #include "tests/cuda/gpu/gpu_test.h"
 #include "tests/cuda/gpu/sanitized.h"
@@ -63,7 +64,7 @@ TEST_F(SanitizerControl, CleanExchange) {
 }
 
 // The second warp reads what the first one wrote once it has arrived at a named barrier, where the second waits. With
-// `both` the first waits there, too, as GDN's warps do where racecheck watches.
+// `both` the first waits there, too.
 __global__ void arrival_kernel(std::uint32_t* out, bool both) {
   constexpr int kBarrier = 1;
   __shared__ std::uint32_t words[kThreads / 2];
@@ -89,12 +90,47 @@ void arrive(bool both) {
   for (std::uint32_t i = 0; i < kThreads / 2; ++i) EXPECT_EQ(words[i], kThreads / 2 - i);
 }
 
-// Sound both; a tool that reports the first does not know what an arrival orders.
-TEST_F(SanitizerControl, AskedWhetherAnArrivalOrders) {
+TEST_F(SanitizerControl, CleanArrival) {
   arrive(false);
 }
 TEST_F(SanitizerControl, CleanNamedBarrier) {
   arrive(true);
+}
+
+// An exchange at __syncthreads, before which the first warp alone, or with `all` as warps_barrier.cuh has it, passes a
+// named barrier.
+__global__ void some_warps_kernel(std::uint32_t* out, bool all) {
+  constexpr int kBarrier = 1;
+  __shared__ std::uint32_t words[kThreads];
+  if (threadIdx.x < kThreads / 2) {
+    if (all) {
+      meet<kThreads>(kBarrier, kThreads / 2);
+    } else {
+      ptx::named_barrier_sync(kBarrier, kThreads / 2);
+    }
+  } else if (all) {
+    pass_by<kThreads>(kBarrier);
+  }
+  words[threadIdx.x] = threadIdx.x + 1;
+  __syncthreads();
+  out[threadIdx.x] = words[kThreads - 1 - threadIdx.x];
+}
+
+void exchange_after_some_met(bool all) {
+  const DeviceBuffer out(kThreads * sizeof(std::uint32_t), "words of the other warp");
+  some_warps_kernel<<<1, kThreads>>>(out.as<std::uint32_t>(), all);
+  test::synchronize();
+  std::vector<std::uint32_t> words(kThreads);
+  copy_to_host(std::as_writable_bytes(std::span(words)), out.data());
+  for (std::uint32_t i = 0; i < kThreads; ++i) EXPECT_EQ(words[i], kThreads - i);
+}
+
+// Sound both; a tool that reports the first counts a warp's barriers where it should tell them apart.
+TEST_F(SanitizerControl, AskedWhetherABarrierOfSomeWarpsMisleads) {
+  exchange_after_some_met(false);
+}
+TEST_F(SanitizerControl, CleanBarrierOfSomeWarps) {
+  exchange_after_some_met(true);
 }
 
 constexpr int kStages = 2;
