@@ -1,9 +1,9 @@
 // Named barriers (1..15) of some of a block's warps.
 //
-// compute-sanitizer's racecheck orders the accesses of two warps by how many barriers each has passed, whichever they
-// were. Where some warps pass one more than others it is one __syncthreads off from then on, and reports what that
-// barrier has ordered. With TARE_RACECHECK (the build option TARE_CUDA_RACECHECK) all warps of the block therefore wait
-// at every one of these barriers, in the same order; kBlockThreads are the block's.
+// compute-sanitizer's racecheck can lose what later barriers of a block order where some of its warps have passed a
+// named barrier and others have not: it then reports accesses on both sides of a __syncthreads
+// (docs/method/cuda-round.md, Sanitizers). With TARE_RACECHECK (the build option TARE_CUDA_RACECHECK) all warps of the
+// block wait at every one of these barriers, in the same order; kBlockThreads are the block's.
 #pragma once
 
 #include "engine/cuda/device/ptx.cuh"

@@ -150,7 +150,7 @@ TEST_F(MtpDrafterHopper, FastArithmeticIsNearTheExact) {
        some("formats",
             {WeightCodec{WeightFormat::kBF16}, WeightCodec{WeightFormat::kNVFP4, ScaleFormat::kE4M3},
              WeightCodec{WeightFormat::kQ5, ScaleFormat::kE4M3}, WeightCodec{WeightFormat::kQ4}},
-            4, 2)) {
+            4, 1)) {
     EngineOptions fast = options_of(BackendKind::kCuda, ActivationFormat::kBF16);
     EngineOptions exact = options_of(BackendKind::kCuda, ActivationFormat::kFP32);
     fast.weights.format = exact.weights.format = format;
