@@ -10,6 +10,7 @@
 #include "engine/cuda/device/ptx.cuh"
 #include "engine/cuda/head/logit_selection.cuh"
 #include "engine/cuda/head/logit_stretches.cuh"
+#include "engine/cuda/product/product_stream.h"
 #include "engine/cuda/product/row_fields.h"
 #include "engine/cuda/product/stored_weight.cuh"
 
@@ -67,6 +68,9 @@ __global__ void __launch_bounds__(kStretchThreads, kStretchBlocks)
 // as leave one to an SM, so that the rows of few tokens come to many SMs at once.
 constexpr int kMostBlocks = 128;
 constexpr int kMostChoiceBytes = 200 * 1024;  // shared memory of one on Hopper, less what is static
+// So much that no two of them meet on an SM, while one fits beside a block of the product. They are there before the
+// product ends, and else all of them came to the few SMs on which it ends first.
+constexpr int kAloneChoiceBytes = kAloneSharedBytes - static_cast<int>(sizeof(SelectSpace));
 constexpr int kLeastParts = 8;  // four rows of BF16 at hidden 5120 are 80 KB, and lie beside a block of a product
 constexpr int kLanes = 4;       // that hold a row of a unit
 constexpr int kChains = 8;      // of a reference product's sums: unit u is of chain u % 8
@@ -236,6 +240,7 @@ __global__ void __launch_bounds__(kSelectThreads)
                      words + asked * row_words, scales + asked * space.units);
   }
   commit_copies();
+  ptx::launch_dependents();  // not before: a product's first ring of weights would be in these rows' way
   if (arguments.chosen != nullptr && part == 0 && thread < kMostCandidates) {
     const LogitKey key = select.chosen[thread];
     arguments.chosen[token * kMostCandidates + thread] = thread < arguments.candidates && key != 0 ? id_of(key) : -1;
@@ -245,7 +250,6 @@ __global__ void __launch_bounds__(kSelectThreads)
     round_numbers(space.units, numbers);
   }
   wait_for_copies<0>();
-  ptx::launch_dependents();  // not before: a product's first ring of weights would be in these rows' way
   __syncthreads();
   if (warp >= space.scored || candidate(warp) == 0) return;
   const int id = id_of(candidate(warp));
@@ -271,9 +275,13 @@ void launch_choice(const ScreenChoiceArguments& arguments, const CudaLaunch& lau
                         .parts = parts,
                         .scored = kMostCandidates / parts,
                         .row_warps = kSelectWarps * parts / kMostCandidates};
+  const int blocks = arguments.tokens * parts;
+  const bool alone = arguments.screen.planes && blocks <= kMostBlocks;
   launch_kernel("screen_choice",
                 arguments.screen.planes ? screen_choice_kernel<kFormat, true> : screen_choice_kernel<kFormat, false>,
-                {.blocks = arguments.tokens * parts, .threads = kSelectThreads, .shared_bytes = shared_bytes(parts)},
+                {.blocks = blocks,
+                 .threads = kSelectThreads,
+                 .shared_bytes = std::max(shared_bytes(parts), alone ? kAloneChoiceBytes : 0)},
                 launch, arguments, cut_of(arguments.screen), head);
 }
 
