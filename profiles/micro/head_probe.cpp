@@ -9,6 +9,7 @@
 #include <exception>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -31,6 +32,9 @@ constexpr int kVocab = 248320;
 constexpr int kReadPasses = 5;
 constexpr int kMostTokens = 16;
 constexpr int kLaunches = 8;  // in a graph: what the first waits for counts little
+// All that is timed comes in turn: at 16 tokens the board is at its power limit, and what comes later in a process is
+// slower by up to a tenth (docs/method/heads.md).
+constexpr int kTurns = 7;
 constexpr int kBlocks = 264;  // two on each SM of an H200
 
 // Of a random 27B: tiles are made on the device.
@@ -65,7 +69,7 @@ class Heads {
   Heads& operator=(const Heads&) = delete;
   ~Heads() { (void)cudaStreamDestroy(stream_); }
 
-  // Norm, product and what follows, as at the end of a round; least and median of a head, less the norms alone.
+  // Norm, product and what follows, as at the end of a round; median, least and most of the turns.
   void run(WeightFormat screen_format, WeightFormat head_format, double rate) {
     const CudaProjection screen_weights = head_of(screen_format);
     const CudaProjection head_weights = head_of(head_format);
@@ -89,19 +93,9 @@ class Heads {
                            launch);
     };
     const double floor_us = 1e6 * static_cast<double>(screen_weights.bytes()) / rate;
-    const auto measure = [&](const char* what, const std::function<void(const CudaLaunch&)>& one) {
-      const CudaLaunch launch{.stream = stream_, .programmatic = true};
-      launch_empty_keys(keys_.as<RoundKeys>(), {.stream = stream_});
-      const micro::GraphTime time = micro::time_graph(stream_, [&] {
-        for (int i = 0; i < kLaunches; ++i) one(launch);
-      });
-      const double us = time.median_us / kLaunches;
-      fmt::print(
-          R"({{"probe": "head", "what": "{}", "tokens": {}, "blocks": {}, "screen": "{}", "head": "{}", "us": {:.2f}, )"
-          R"("screen_floor_us": {:.2f}, "over_floor": {:.3f}, "read_rate_gbps": {:.0f}}})"
-          "\n",
-          what, tokens_, settings_.blocks, to_text(screen_format), to_text(head_format), us, floor_us, us / floor_us,
-          1e-9 * rate);
+    std::vector<Chain> chains;
+    const auto measure = [&](const char* what, std::function<void(const CudaLaunch&)> one) {
+      chains.push_back({.what = what, .one = std::move(one), .us = {}});
     };
     measure("norm", [&](const CudaLaunch& launch) { norm(screen, launch); });
     measure("norm, screen", [&](const CudaLaunch& launch) { product(screen, launch); });
@@ -117,15 +111,42 @@ class Heads {
     measure("norm, whole head, logits", [&](const CudaLaunch& launch) {
       launch_logits(product(head, launch), tokens_, logits_.as<float>(), keys_.as<RoundKeys>(), launch);
     });
+    for (int turn = 0; turn < kTurns; ++turn)
+      for (Chain& chain : chains) chain.us.push_back(time(chain));
+    for (Chain& chain : chains) {
+      std::sort(chain.us.begin(), chain.us.end());
+      const double us = chain.us[kTurns / 2];
+      fmt::print(
+          R"({{"probe": "head", "what": "{}", "tokens": {}, "blocks": {}, "screen": "{}", "head": "{}", "us": {:.2f}, )"
+          R"("least_us": {:.2f}, "most_us": {:.2f}, "screen_floor_us": {:.2f}, "over_floor": {:.3f}, )"
+          R"("read_rate_gbps": {:.0f}}})"
+          "\n",
+          chain.what, tokens_, settings_.blocks, to_text(screen_format), to_text(head_format), us, chain.us.front(),
+          chain.us.back(), floor_us, us / floor_us, 1e-9 * rate);
+    }
   }
 
  private:
+  struct Chain {
+    const char* what;
+    std::function<void(const CudaLaunch&)> one;
+    std::vector<double> us;  // of a head, by turn
+  };
+
   int tokens_;
   ProductSettings settings_;
   int width_;
   cudaStream_t stream_ = nullptr;
   DeviceBuffer x_, normed_, gain_, operand_, bf16_operand_, logits_, largest_, keys_;
 
+  [[nodiscard]] double time(const Chain& chain) const {
+    const CudaLaunch launch{.stream = stream_, .programmatic = true};
+    launch_empty_keys(keys_.as<RoundKeys>(), {.stream = stream_});
+    const auto heads = [&] {
+      for (int i = 0; i < kLaunches; ++i) chain.one(launch);
+    };
+    return micro::time_graph(stream_, heads).median_us / kLaunches;
+  }
   [[nodiscard]] Operand operand_of(const WeightMatrix& matrix) const {
     const bool bf16 = matrix.format == WeightFormat::kBF16;
     return {.layout = bf16 ? OperandLayout::kBF16Panels : OperandLayout::kFP16Panels,
