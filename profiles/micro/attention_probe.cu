@@ -94,7 +94,7 @@ void probe_rounds(const std::string& path, const Inputs& inputs, CacheFormat for
       };
       const double us = round_us(true, bound);
       const double one_by_one_us = round_us(false, bound);
-      const int parts = std::min(engine::most_parts(kShape.kv_heads), (context + 63) / 64);
+      const int parts = engine::parts_below(kShape.kv_heads, bound);
       const engine::ColumnPlan columns =
           engine::plan_columns(kShape.heads / kShape.kv_heads, tokens, parts * kShape.kv_heads);
       const double tiles_us = layers_us([&](const CudaKeyValueCache& cache) {

@@ -195,16 +195,35 @@ TEST(AttentionLayout, ValuesAreOperandA) {
 
 TEST(AttentionLayout, PartsCoverAContextAndStayFew) {
   for (const int kv_heads : {1, 2, 3, 4, 8, 300}) {
+    const int most = most_parts(kv_heads);
+    const int half = std::max(1, most / 2);
+    int before = kTilePositions;
     for (int position = 0; position < 300000; position = position * 9 / 8 + 1) {
       const int size = part_positions(kv_heads, position);
       const int count = part_count(kv_heads, position);
       EXPECT_EQ(size % kTilePositions, 0);
-      EXPECT_LE(count, most_parts(kv_heads));
+      EXPECT_GE(size, before);
+      before = size;
+      EXPECT_LE(count, size <= kShortPartTiles * kTilePositions && position < half * kShortPartTiles * kTilePositions
+                           ? half
+                           : most);
       EXPECT_GT(count * std::int64_t{size}, position);
       EXPECT_LE((count - 1) * std::int64_t{size}, position);
       if (size > kTilePositions) {
-        EXPECT_GT(position / (size - kTilePositions) + 1, most_parts(kv_heads)) << "shorter parts would do";
+        const bool is_short = size <= kShortPartTiles * kTilePositions;
+        EXPECT_GT(position / (size - kTilePositions) + 1, is_short ? half : most) << "shorter parts would do";
       }
+    }
+  }
+}
+
+// A launch has blocks for the parts of every token below its bound, and no more than it needs for one of them.
+TEST(AttentionLayout, PartsBelowABoundAreTheMostOfAnyToken) {
+  for (const int kv_heads : {1, 2, 4, 8, 300}) {
+    for (const int bound : {1, 64, 65, 1000, 1024, 1025, 2048, 2500, 4096, 5000}) {
+      int most = 0;
+      for (int position = 0; position < bound; ++position) most = std::max(most, part_count(kv_heads, position));
+      EXPECT_EQ(parts_below(kv_heads, bound), most) << kv_heads << " heads below " << bound;
     }
   }
 }

@@ -15,8 +15,9 @@ namespace tare::engine {
 
 namespace {
 
-// Bounds below which rounds start fewer thread blocks; above the last the number of parts no longer grows.
-constexpr std::int64_t kBounds[] = {1024, 4096};
+// Bounds below which rounds start fewer thread blocks; above the last the number of parts no longer grows. The first is
+// that of the 27B's two groups of a verify (attention_layout.h: part_positions).
+constexpr std::int64_t kBounds[] = {2048, 4096};
 // The plain kernel takes a prefill chunk in slices, so that its FP32 work space stays small.
 constexpr int kPlainSlice = 512;
 
@@ -76,13 +77,8 @@ std::size_t ends_bytes(const CudaAttentionShape& shape, std::int64_t rows) {
   return aligned(rows * shape.heads * 8);
 }
 
-int parts_below(const CudaAttentionShape& shape, std::int64_t context_bound) {
-  const std::int64_t tiles = (context_bound + kTilePositions - 1) / kTilePositions;
-  return static_cast<int>(std::min<std::int64_t>(tiles, most_parts(shape.kv_heads)));
-}
-
 ColumnPlan round_columns(const CudaAttentionShape& shape, std::int64_t context_bound, int tokens, bool mixed) {
-  return plan_columns(shape.heads / shape.kv_heads, tokens, parts_below(shape, context_bound) * shape.kv_heads,
+  return plan_columns(shape.heads / shape.kv_heads, tokens, parts_below(shape.kv_heads, context_bound) * shape.kv_heads,
                       mixed ? std::span<const int>(kMixedColumnTileCounts) : kColumnTileCounts);
 }
 ColumnPlan prefill_columns(const CudaAttentionShape& shape, int tokens) {
@@ -221,7 +217,7 @@ std::size_t attention_workspace_bytes(const CudaAttentionShape& shape, std::int6
       }
     }
   }
-  const std::int64_t rows = static_cast<std::int64_t>(parts_below(shape, context_bound)) * tokens;
+  const std::int64_t rows = static_cast<std::int64_t>(parts_below(shape.kv_heads, context_bound)) * tokens;
   return queries + sums_bytes(shape, rows) + ends_bytes(shape, rows);
 }
 
@@ -231,7 +227,7 @@ void launch_attention_round(const CudaAttentionWeights& weights, const CudaRopeT
                             const Operand& out, const L2Fill& fill, const CudaLaunch& launch) {
   check_pass(cache, out);
   const CudaAttentionShape& shape = cache.shape;
-  const int parts = parts_below(shape, context_bound);
+  const int parts = parts_below(shape.kv_heads, context_bound);
   const Pass pass{.weights = weights,
                   .rope = rope,
                   .cache = cache,

@@ -1,5 +1,7 @@
 // Norms of queries and keys, rotation, append to the cache. A thread block has one head (a query, a key or a value) of
-// two neighbouring tokens: that is how the product's planes lie.
+// two neighbouring tokens: that is how the product's planes lie. Without scales it has 62 registers: up to 64, two find
+// room beside two blocks of the product before (product_stream.cuh: kStreamRegisters), so that all of a verify's have
+// come to their wait when that ends.
 #include "engine/cuda/attention/attention_blocks.cuh"
 #include "engine/cuda/attention/attention_device.cuh"
 #include "engine/cuda/device/launch.cuh"
@@ -9,23 +11,45 @@ namespace {
 
 constexpr int kThreads = kMostHeadDim / 2;  // a thread has two neighbouring dims
 
-// Dims `dim` and dim + 1.
-__device__ __forceinline__ void store_query(const AttentionBeginArguments& arguments, int token, int head, int dim,
-                                            float2 pair) {
+// Where dims `dim` and dim + 1 (even; head_dim at most) of a token's head go. Found before the wait.
+struct Target {
+  std::byte* place = nullptr;
+  int step = 0;  // bytes from the first to the second; 0: together
+};
+__device__ __forceinline__ Target query_target(const AttentionBeginArguments& arguments, int token, int head, int dim) {
   const CudaAttentionShape& shape = arguments.shape;
-  pair.x *= arguments.query_factor;
-  pair.y *= arguments.query_factor;
   if (arguments.query_form == QueryForm::kFP32Rows) {
     const std::int64_t row = static_cast<std::int64_t>(token) * shape.heads + head;
-    *reinterpret_cast<float2*>(reinterpret_cast<float*>(arguments.queries) + row * shape.head_dim + dim) = pair;
-    return;
+    return {arguments.queries + (row * shape.head_dim + dim) * 4};
   }
   const ColumnPlan& columns = arguments.columns;
   const int a_kv_head = shape.heads / shape.kv_heads;
   const int column = token % columns.tokens_a_group * a_kv_head + head % a_kv_head;
   const std::int64_t block = head / a_kv_head * columns.groups + token / columns.tokens_a_group;
   const std::int64_t place = block * columns.column_tiles * kColumnTileElements + query_place(column, dim);
-  *reinterpret_cast<__half2*>(reinterpret_cast<__half*>(arguments.queries) + place) = __float22half2_rn(pair);
+  return {arguments.queries + place * 2};
+}
+// Of a format without scales.
+__device__ __forceinline__ Target cache_target(const AttentionBeginArguments& arguments, bool is_value, int head,
+                                               int slot, int dim) {
+  const int head_dim = arguments.shape.head_dim;
+  const CacheFormat format = is_value ? arguments.value_format : arguments.key_format;
+  const std::int64_t run = head * arguments.slots * head_dim * element_bytes(format);
+  if (!is_value) return {arguments.keys + run + key_place(format, head_dim, slot, dim)};
+  const int step = cache_is_tiled(format, head_dim) ? piece_place(element_bytes(format), 1, 0) : element_bytes(format);
+  return {arguments.values + run + value_place(format, head_dim, slot, dim), step};
+}
+__device__ __forceinline__ void store_query(QueryForm form, const Target& target, float2 pair) {
+  if (form == QueryForm::kFP32Rows) {
+    *reinterpret_cast<float2*>(target.place) = pair;
+  } else {
+    *reinterpret_cast<__half2*>(target.place) = __float22half2_rn(pair);
+  }
+}
+__device__ __forceinline__ void store_in_cache(CacheFormat format, const Target& target, float2 pair) {
+  if (target.step == 0) return store_cached_pair(format, target.place, pair.x, pair.y);
+  store_cached(format, target.place, pair.x);
+  store_cached(format, target.place + target.step, pair.y);
 }
 
 // formats/hadamard.h of both tokens' heads, sum by sum: distances within a thread, a warp, and across warps. `rows` is
@@ -104,6 +128,17 @@ __global__ void __launch_bounds__(kThreads)
       sines[i / 2][i % 2] = arguments.rope.sines[angle];
     }
   }
+  const bool has_scaled_target =
+      kBlocks && !is_query && has_scales(is_value ? arguments.value_format : arguments.key_format);
+  Target targets[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (!has_dims || has_scaled_target || 2 * pair + i >= tokens) continue;
+    targets[i] = is_query ? query_target(arguments, 2 * pair + i, unit, dim)
+                          : cache_target(arguments, is_value, unit - shape.heads - (is_value ? shape.kv_heads : 0),
+                                         frontier + 2 * pair + i, dim);
+    ptx::have_computed(reinterpret_cast<std::int64_t>(targets[i].place));
+  }
   ptx::wait_for_preceding_grid();
 
   float4 quad = source.load();
@@ -116,7 +151,10 @@ __global__ void __launch_bounds__(kThreads)
       squares[1][threadIdx.x / 32] = second;
     }
     __syncthreads();
-    const float factors[2] = {norm_factor(squares[0], shape), norm_factor(squares[1], shape)};
+    // Even lanes find the first token's.
+    const float own = norm_factor(squares[threadIdx.x % 2], shape);
+    const float other = __shfl_xor_sync(~0U, own, 1);
+    const float factors[2] = {threadIdx.x % 2 == 0 ? own : other, threadIdx.x % 2 == 0 ? other : own};
     quad.x = quad.x * factors[0] * gain.x;
     quad.z = quad.z * factors[0] * gain.y;
     quad.y = quad.y * factors[1] * gain.x;
@@ -147,40 +185,25 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (arguments.hadamard_factor != 0 && !is_value)
     rotate_hadamard(turned, rows, shape.head_dim, arguments.hadamard_factor);
-  if constexpr (kBlocks) {
+  if (kBlocks && has_scaled_target) {
     const CacheFormat format = is_value ? arguments.value_format : arguments.key_format;
-    if (!is_query && has_scales(format)) {
-      const int head = unit - shape.heads - (is_value ? shape.kv_heads : 0);
-      std::byte* run = (is_value ? arguments.values : arguments.keys) +
-                       head * arguments.slots * cache_row_bytes(format, shape.head_dim);
+    const int head = unit - shape.heads - (is_value ? shape.kv_heads : 0);
+    std::byte* run = (is_value ? arguments.values : arguments.keys) +
+                     head * arguments.slots * cache_row_bytes(format, shape.head_dim);
 #pragma unroll 1
-      for (int i = 0; i < 2 && 2 * pair + i < tokens; ++i) {
-        store_block_pair(format, is_value, run, shape.head_dim, frontier + 2 * pair + i, dim, has_dims, turned[i]);
-      }
-      return;
+    for (int i = 0; i < 2 && 2 * pair + i < tokens; ++i) {
+      store_block_pair(format, is_value, run, shape.head_dim, frontier + 2 * pair + i, dim, has_dims, turned[i]);
     }
+    return;
   }
-  if (!has_dims) return;
-
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const int token = 2 * pair + i;
-    if (token >= tokens) return;
-    const int slot = frontier + token;
-    const float values[2] = {turned[i].x, turned[i].y};
+    if (targets[i].place == nullptr) return;
     if (is_query) {
-      store_query(arguments, token, unit, dim, {values[0], values[1]});
-    } else if (is_value) {
-      const CacheFormat format = arguments.value_format;
-      std::byte* head = arguments.values + (unit - shape.heads - shape.kv_heads) * arguments.slots * shape.head_dim *
-                                               element_bytes(format);
-      store_cached(format, head + value_place(format, shape.head_dim, slot, dim), values[0]);
-      store_cached(format, head + value_place(format, shape.head_dim, slot, dim + 1), values[1]);
+      const float factor = arguments.query_factor;
+      store_query(arguments.query_form, targets[i], {turned[i].x * factor, turned[i].y * factor});
     } else {
-      const CacheFormat format = arguments.key_format;
-      std::byte* head =
-          arguments.keys + (unit - shape.heads) * arguments.slots * shape.head_dim * element_bytes(format);
-      store_cached_pair(format, head + key_place(format, shape.head_dim, slot, dim), values[0], values[1]);
+      store_in_cache(is_value ? arguments.value_format : arguments.key_format, targets[i], turned[i]);
     }
   }
 }

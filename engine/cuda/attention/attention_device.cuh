@@ -94,48 +94,55 @@ __device__ __forceinline__ float rotated(float value, float partner, float cosin
 }
 
 // Rows `row` and row + 1 (row even) of tokens 2 pair and 2 pair + 1 of a product: {row token 0, row token 1, row + 1
-// token 0, row + 1 token 1}. Where they lie is found before the wait for the product; all planes are asked for at once.
+// token 0, row + 1 token 1}. Where they lie is found before the wait for the product; the first planes are asked for at
+// once, and with nothing to compute between: ptxas else adds the first while the last are not asked for yet.
 class ResultQuad {
  public:
   __device__ __forceinline__ ResultQuad(const ProductResult& result, int row, int pair, int tokens)
       : factor_(result.factor), planes_(result.planes) {
     if (result.planes) {
-      source_ = result.data + plane_place(result.width, row, 2 * pair);
       stride_ = plane_floats(result.plan, result.width);
       count_ = result.plan.planes(row / 256);
+      sources_[0] = result.data + plane_place(result.width, row, 2 * pair);
+#pragma unroll
+      for (int plane = 1; plane < kTogether; ++plane) sources_[plane] = sources_[plane - 1] + stride_;
     } else {
-      source_ = result.data + static_cast<std::int64_t>(2 * pair) * result.rows + row;
-      stride_ = result.rows;
+      sources_[0] = result.data + static_cast<std::int64_t>(2 * pair) * result.rows + row;
+      sources_[1] = sources_[0] + result.rows;
       count_ = 2 * pair + 1 < tokens ? 2 : 1;
     }
+#pragma unroll
+    for (const float* source : sources_) ptx::have_computed(reinterpret_cast<std::int64_t>(source));
   }
   [[nodiscard]] __device__ __forceinline__ float4 load() const {
     if (!planes_) {
-      const float2 first = *reinterpret_cast<const float2*>(source_);
-      const float2 second = count_ == 2 ? *reinterpret_cast<const float2*>(source_ + stride_) : float2{0.0F, 0.0F};
+      const float2 first = *reinterpret_cast<const float2*>(sources_[0]);
+      const float2 second = count_ == 2 ? *reinterpret_cast<const float2*>(sources_[1]) : float2{0.0F, 0.0F};
       return {first.x * factor_, second.x * factor_, first.y * factor_, second.y * factor_};
     }
-    constexpr int kTogether = 6;  // of a 27B projection cut among 264 thread blocks
     float4 planes[kTogether];
 #pragma unroll
     for (int plane = 0; plane < kTogether; ++plane) {
-      if (plane < count_) planes[plane] = at(plane);
+      planes[plane] = {0.0F, 0.0F, 0.0F, 0.0F};
+      if (plane < count_) planes[plane] = at(sources_[plane]);
     }
     float4 sum = planes[0];
     const auto add = [&](const float4& more) { sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w; };
 #pragma unroll
-    for (int plane = 1; plane < kTogether; ++plane) {
-      if (plane < count_) add(planes[plane]);
-    }
-    for (int plane = kTogether; plane < count_; ++plane) add(at(plane));
+    for (int plane = 1; plane < kTogether; ++plane) add(planes[plane]);
+#pragma unroll 1
+    for (int plane = kTogether; plane < count_; ++plane) add(at(sources_[0] + plane * stride_));
     return {sum.x * factor_, sum.y * factor_, sum.z * factor_, sum.w * factor_};
   }
 
  private:
-  [[nodiscard]] __device__ __forceinline__ float4 at(int plane) const {
-    return *reinterpret_cast<const float4*>(source_ + plane * stride_);
+  static constexpr int kTogether = 6;  // of a 27B projection cut among 264 thread blocks
+
+  // Past L1: the merge reads before its own wait.
+  [[nodiscard]] static __device__ __forceinline__ float4 at(const float* source) {
+    return __ldcg(reinterpret_cast<const float4*>(source));
   }
-  const float* source_ = nullptr;
+  const float* sources_[kTogether] = {};
   std::int64_t stride_ = 0;
   int count_ = 0;
   float factor_ = 1;

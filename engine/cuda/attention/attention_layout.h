@@ -160,19 +160,33 @@ constexpr int kColumnTileElements = 8 * kTensorHeadDim;
 
 // Parts. A token at `position` sums its context in parts of this many positions, cut at multiples of it, and adds the
 // parts in an order of their own (attention_merge.cu). A function of the position alone: neither the number of tokens
-// in a pass nor the context bound changes a bit. Just long enough that the parts of all
-// key-value heads are no more than one block an SM of 132.
+// in a pass nor the context bound changes a bit. Just long enough that the parts of all key-value heads are no more
+// than one block an SM of 132; while parts are of a tile or two, no more than half of that, so that a verify's tokens
+// are two groups of blocks, each with half of the columns, and the merge has half as much to read.
 constexpr int kPartBlocks = 132;
+constexpr int kShortPartTiles = 2;
 [[nodiscard]] constexpr int most_parts(int kv_heads) {
   return kv_heads < kPartBlocks ? kPartBlocks / kv_heads : 1;
 }
 [[nodiscard]] constexpr int part_positions(int kv_heads, int position) {
-  const int most = kTilePositions * most_parts(kv_heads);
-  return kTilePositions * ((position + most) / most);
+  const auto tiles_a_part = [&](int parts) { return position / (kTilePositions * parts) + 1; };
+  const int most = most_parts(kv_heads);
+  const int of_half = tiles_a_part(most > 1 ? most / 2 : 1);
+  const int of_all = tiles_a_part(most);
+  const int as_short = of_half < kShortPartTiles ? of_half : kShortPartTiles;
+  return kTilePositions * (of_all > as_short ? of_all : as_short);
 }
-// Parts of a token at `position`.
+// Parts of a token at `position`, and the most of any token below a bound.
 [[nodiscard]] constexpr int part_count(int kv_heads, int position) {
   return position / part_positions(kv_heads, position) + 1;
+}
+[[nodiscard]] constexpr int parts_below(int kv_heads, std::int64_t bound) {
+  int most = 1;
+  for (std::int64_t tile = 0; tile < bound; tile += kTilePositions) {
+    const int count = part_count(kv_heads, static_cast<int>(tile));
+    most = count > most ? count : most;
+  }
+  return most;
 }
 // Parts are merged as kMergeLanes sums, of every kMergeLanes-th part each, added in order.
 constexpr int kMergeLanes = 8;

@@ -23,7 +23,6 @@ __global__ void __launch_bounds__(kThreads)
     attention_plain_kernel(const __grid_constant__ AttentionPlainArguments arguments) {
   __shared__ float scores[kTilePositions];
   __shared__ int path[kMostRoundTokens];  // nodes by their depth
-  ptx::launch_dependents();
   const int filling = arguments.fill.blocks;
   if (static_cast<int>(blockIdx.x) < filling) {
     fill_l2(arguments.fill, static_cast<int>(blockIdx.x));
@@ -39,6 +38,7 @@ __global__ void __launch_bounds__(kThreads)
   const int head = static_cast<int>(row % shape.heads);
   const int token = static_cast<int>(row / shape.heads);
   ptx::wait_for_preceding_grid();
+  ptx::launch_dependents();  // not before: the merge reads the gates before its own wait
   const RoundControl* const control = arguments.positions.control;
   const int first = first_position(arguments.positions);
   const int position = last_place(arguments.positions, token);

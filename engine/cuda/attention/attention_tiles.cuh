@@ -44,10 +44,10 @@ class TilesBlock {
     ring_.ring = base;
     weights_ = base + Shape::kRingBytes;
     queries_ = weights_ + Shape::kWeightBytes;
-    largest_ = reinterpret_cast<float*>(shared + Shape::kRingBytes + Shape::kWeightBytes + Shape::kQueryBytes);
+    places_ = reinterpret_cast<ColumnPlace*>(shared + Shape::kRingBytes + Shape::kWeightBytes + Shape::kQueryBytes);
+    largest_ = reinterpret_cast<float*>(places_ + Shape::kColumns);
     keep_ = largest_ + kPositionGroups * Shape::kColumns;
-    seen_ = reinterpret_cast<std::uint32_t*>(keep_ + Shape::kColumns);
-    ring_.barriers = ptx::shared_address(seen_ + Shape::kColumns);
+    ring_.barriers = ptx::shared_address(keep_ + Shape::kColumns);
     query_barrier_ = ring_.barriers + 8 * kMostUnits;
     const std::int64_t run = arguments.slots * kTensorHeadDim;
     keys_ = arguments.keys + kv_head * run * element_bytes(Shape::kKey);
@@ -64,16 +64,26 @@ class TilesBlock {
     }
   }
 
-  // Positions, once the frontier is known: before the wait for the preceding grid.
-  __device__ __forceinline__ void set_frontier(int frontier) {
-    frontier_ = frontier;
-    for (int column = static_cast<int>(threadIdx.x); column < Shape::kColumns; column += kTilesThreads) {
-      const int token = min(column / heads_a_kv_head_, tokens_ - 1);
+  __device__ __forceinline__ void set_frontier(int frontier) { frontier_ = frontier; }
+  // The columns' places, once the frontier is known: before the wait for the preceding grid. By the last threads, as
+  // the first one asks for the cache meanwhile.
+  __device__ __forceinline__ void find_places() {
+    const int column = kTilesThreads - 1 - static_cast<int>(threadIdx.x);
+    static_assert(Shape::kColumns <= kTilesThreads - 32);
+    if (column < Shape::kColumns) {
+      const int of_group = column / heads_a_kv_head_;
+      const int token = min(of_group, tokens_ - 1);
+      const int position = first_position() + token;
+      ColumnPlace place;
       if constexpr (Shape::kRound) {
-        seen_[column] = arguments_.positions.control->ancestors[first_token_ + token];
+        place.seen = arguments_.positions.control->ancestors[first_token_ + token];
+        place.position = of_group < tokens_ ? position : -1;
+        place.part_size = part_positions(arguments_.kv_heads, position);
+        place.row = (first_token_ + token) * arguments_.heads + kv_head_ * heads_a_kv_head_ + column % heads_a_kv_head_;
       } else {
-        seen_[column] = static_cast<std::uint32_t>(first_position() + token);
+        place.seen = static_cast<std::uint32_t>(position);
       }
+      places_[column] = place;
     }
   }
   [[nodiscard]] __device__ __forceinline__ int first_position() const { return frontier_ + first_token_; }
@@ -162,20 +172,23 @@ class TilesBlock {
 
   // The staged sums of part `part` for the tokens whose parts are `size` long and that see it.
   __device__ __forceinline__ void store_part(int part, int size) const {
+    static_assert(Shape::kColumns <= kTilesThreads);
     const auto* staged = reinterpret_cast<const float*>(shared_);
-    for (int column = warp(); column < tokens_ * heads_a_kv_head_; column += kTilesWarps) {
-      const int token = first_token_ + column / heads_a_kv_head_;
-      const int position = frontier_ + token;
-      if (part_positions(arguments_.kv_heads, position) != size || position < begin_) continue;
-      const int head = kv_head_ * heads_a_kv_head_ + column % heads_a_kv_head_;
-      const std::int64_t row =
-          (static_cast<std::int64_t>(part) * arguments_.positions.tokens + token) * arguments_.heads + head;
-      auto* target = reinterpret_cast<float4*>(arguments_.parts.sums + row * kTensorHeadDim);
-      const auto* source = reinterpret_cast<const float4*>(staged + column * kStagedRow);
-      target[lane()] = source[lane()];
-      target[lane() + 32] = source[lane() + 32];
-      if (lane() == 0) arguments_.parts.ends[row] = {keep_[column], weight_sum(column)};
+    const std::int64_t first = static_cast<std::int64_t>(part) * arguments_.positions.tokens * arguments_.heads;
+    const auto has_part = [&](const ColumnPlace& place) { return place.part_size == size && place.position >= begin_; };
+    float* const sums = arguments_.parts.sums + first * kTensorHeadDim + 4 * lane();
+#pragma unroll 1
+    for (int column = warp(); column < Shape::kColumns; column += kTilesWarps) {
+      const ColumnPlace place = places_[column];
+      if (!has_part(place)) continue;
+      auto* target = reinterpret_cast<float4*>(sums + static_cast<std::int64_t>(place.row) * kTensorHeadDim);
+      const auto* source = reinterpret_cast<const float4*>(staged + column * kStagedRow + 4 * lane());
+      target[0] = source[0];
+      target[32] = source[32];
     }
+    const auto column = static_cast<int>(threadIdx.x);
+    if (column >= Shape::kColumns || !has_part(places_[column])) return;
+    arguments_.parts.ends[first + places_[column].row] = {keep_[column], weight_sum(column)};
   }
   // The staged sums as finished attention of a prefill chunk. Gates are plain rows; many are on their way at once.
   __device__ __forceinline__ void store_rows() const {
@@ -275,7 +288,7 @@ class TilesBlock {
         ring_.unit(key_unit) + lane_bytes() + static_cast<std::uint32_t>(position_group() % kGroupsAUnit * kGroupBytes);
     const std::uint32_t queries =
         queries_ + lane_bytes() + static_cast<std::uint32_t>(first_tile() * kColumnTileElements * 2);
-#pragma unroll(Shape::kColumnTiles > 6 ? 2 : 8)
+#pragma unroll(Shape::kColumnTiles > 2 ? 2 : 8)
     for (int pair = 0; pair < kTensorHeadDim / 32; ++pair) {
       Operands operands;
 #pragma unroll
@@ -333,7 +346,7 @@ class TilesBlock {
         const int column = 8 * (first_tile() + n) + 2 * p();
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          if (!sees(seen_[column + i % 2], first + 16 * position_group() + 8 * (i / 2) + g())) {
+          if (!sees(places_[column + i % 2].seen, first + 16 * position_group() + 8 * (i / 2) + g())) {
             scores[n][i] = -INFINITY;
           }
         }
@@ -477,7 +490,7 @@ class TilesBlock {
   std::uint32_t query_barrier_ = 0;
   float* largest_ = nullptr;
   float* keep_ = nullptr;
-  std::uint32_t* seen_ = nullptr;  // of each column: bits of nodes in a round, else the last position
+  ColumnPlace* places_ = nullptr;
   const std::byte* keys_ = nullptr;
   const std::byte* values_ = nullptr;
   const std::byte* query_source_ = nullptr;

@@ -7,37 +7,45 @@
 
 namespace tare::engine {
 
+// Successors are let in when the preceding grid has ended, not at once: their weights would come before this launch's
+// queries and keys, and the merge may read the gates before its own wait.
 template <class Shape>
 __device__ __forceinline__ void run_part(const AttentionTilesArguments& arguments, std::byte* shared, int block) {
   const int groups = arguments.columns.groups;
   const int kv_heads = arguments.kv_heads;
   // The groups of a part are neighbours: the second finds the cache in L2.
-  TilesBlock<Shape> tiles(arguments, shared, block % groups, block / groups % kv_heads);
+  const int group = block % groups;
   const int part = block / groups / kv_heads;
   const int frontier = first_position(arguments.positions);
+  const int first_token = group * arguments.columns.tokens_a_group;
+  const int first = frontier + first_token;
+  const int last = frontier + min(first_token + arguments.columns.tokens_a_group, arguments.positions.tokens) - 1;
+  int size = part_positions(kv_heads, first);
+  const int last_size = part_positions(kv_heads, last);
+  // A context shorter than the bound: nothing hangs on this block, and its place is free for the launches behind.
+  if (part * size > last && part * last_size > last) return;
+  TilesBlock<Shape> tiles(arguments, shared, group, block / groups % kv_heads);
   tiles.set_frontier(frontier);
-  __syncthreads();
-  int size = part_positions(kv_heads, tiles.first_position());
   int begin = part * size;
-  int end = min(begin + size, tiles.last_position() + 1);
+  int end = min(begin + size, last + 1);
   if (begin < end) tiles.begin_run(begin, end, frontier);
+  tiles.find_places();
+  __syncthreads();
   ptx::wait_for_preceding_grid();
-  bool has_queries = false;
+  tiles.load_queries();
+  ptx::launch_dependents();
   // Almost always one run: the group's last token may be the first of a longer part.
   while (true) {
     if (begin < end) {
-      if (!has_queries) tiles.load_queries();
-      has_queries = true;
       tiles.run();
       tiles.stage();
       tiles.store_part(part, size);
-      tiles.end_run();
     }
-    const int last_size = part_positions(kv_heads, tiles.last_position());
     if (last_size == size) return;
+    if (begin < end) tiles.end_run();
     size = last_size;
     begin = part * size;
-    end = min(begin + size, tiles.last_position() + 1);
+    end = min(begin + size, last + 1);
     if (begin < end) tiles.begin_run(begin, end, frontier);
   }
 }
@@ -48,8 +56,9 @@ __device__ __forceinline__ void run_prefill(const AttentionTilesArguments& argum
   TilesBlock<Shape> tiles(arguments, shared, arguments.columns.groups - 1 - block / arguments.kv_heads,
                           block % arguments.kv_heads);
   tiles.set_frontier(arguments.positions.first);
-  __syncthreads();
   tiles.begin_run(0, tiles.last_position() + 1, arguments.positions.first);
+  tiles.find_places();
+  __syncthreads();
   ptx::wait_for_preceding_grid();
   tiles.load_queries();
   tiles.run();
@@ -62,7 +71,6 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
     attention_tiles_kernel(const __grid_constant__ AttentionTilesArguments arguments) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) std::byte shared[];
-  ptx::launch_dependents();
   const int block = static_cast<int>(blockIdx.x);
   if constexpr (Shape::kRound) {
     if (block < arguments.fill.blocks) {
@@ -72,6 +80,7 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
     }
     run_part<Shape>(arguments, shared, block - arguments.fill.blocks);
   } else {
+    ptx::launch_dependents();
     run_prefill<Shape>(arguments, shared, block);
   }
 #else

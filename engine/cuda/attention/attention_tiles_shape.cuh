@@ -11,8 +11,19 @@ constexpr int kTilesThreads = 32 * kTilesWarps;
 constexpr int kPositionGroups = 4;                       // of 16 positions, in a tile
 constexpr int kWarpDims = kTensorHeadDim / kTilesWarps;  // two operands A of 16 dims
 constexpr int kMostSharedBytes = 232448;                 // of one block of an SM
+// What two blocks of the launch before (attention_begin) take of an SM: where registers would let this one start beside
+// them, shared memory must, too, or nothing is asked for ahead.
+constexpr int kBesideBytes = 2 * 3584;
 constexpr int kMostUnits = 12;
 constexpr int kStagedRow = kTensorHeadDim + 4;  // floats; the 4 keep banks apart
+
+// Of a column, in shared memory: found once, before the queries are there.
+struct alignas(16) ColumnPlace {
+  std::uint32_t seen = 0;  // bits of nodes in a round, else the last position
+  int position = 0;        // -1: the column is no token's
+  int part_size = 0;       // of its token
+  int row = 0;             // of a part: token and head
+};
 
 template <CacheFormat kKeyFormat, CacheFormat kValueFormat, int kTiles, bool kInRound>
 struct TilesShape {
@@ -29,14 +40,16 @@ struct TilesShape {
   static constexpr int kKeyUnitBytes = kTilePositions * cache_row_bytes(kKey, kTensorHeadDim) / kKeyUnits;
   static constexpr int kValueUnitBytes = kTilePositions * cache_row_bytes(kValue, kTensorHeadDim) / kValueUnits;
   static constexpr int kUnitBytes = kKeyUnitBytes > kValueUnitBytes ? kKeyUnitBytes : kValueUnitBytes;
-  // [ring][weights][queries][largest: 4 columns][keep: columns][what is seen: columns][barriers]
+  // [ring][weights][queries][columns' places][largest: 4 columns][keep: columns][barriers]
   static constexpr int kQueryBytes = kTiles * kColumnTileElements * 2;
   static constexpr int kWeightBytes = kTiles * 8 * kTilePositions * 2;
-  static constexpr int kOtherBytes =
-      kWeightBytes + kQueryBytes + kColumns * 4 * (kPositionGroups + 2) + 8 * (kMostUnits + 1);
+  static constexpr int kOtherBytes = kWeightBytes + kQueryBytes +
+                                     kColumns * (static_cast<int>(sizeof(ColumnPlace)) + 4 * (kPositionGroups + 1)) +
+                                     8 * (kMostUnits + 1);
   // One block an SM: launched early, blocks that fit in pairs meet on the SMs that are free first while others stay
   // idle (T = 8 at 131,072: 220 us in pairs, 138 us so).
-  static constexpr int kRoomForUnits = (kMostSharedBytes - kOtherBytes) / kUnitBytes;
+  static constexpr int kRoomBytes = kMostSharedBytes - (kTiles < kMostColumnTiles ? kBesideBytes : 0);
+  static constexpr int kRoomForUnits = (kRoomBytes - kOtherBytes) / kUnitBytes;
   static constexpr int kUnits = kRoomForUnits < kMostUnits ? kRoomForUnits : kMostUnits;
   static constexpr int kRingBytes = kUnits * kUnitBytes;
   static constexpr int kSharedBytes = kRingBytes + kOtherBytes;
