@@ -309,6 +309,12 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
     pass_by<K::kThreads>(kRowsTaken);
   } else {
     read_tokens(pass.qkvz, channel, incoming, count, x);
+    // Earlier, the successor's ring of weights would be ahead of this kernel's planes; later, it is what the successor
+    // waits for. One warp for all: they ask at the same time.
+    if (warp == 0) {
+      ptx::have_computed(std::int64_t{__float_as_uint(x[0] + x[kBlockTokens - 1])});
+      ptx::launch_dependents();
+    }
     if (pass.tree) {
       convolve_nodes<K::kChannels>(x, taps, past, memory.narrow_columns, shared.windows,
                                    reinterpret_cast<float*>(shared.scratch) + thread, target, target_stride);
@@ -331,8 +337,6 @@ __global__ void __maxnreg__(kTwoSliceRegisters)
   const int first_column = (warp - K::kFirstStateWarp) * kWarpColumns;
   if (warp >= K::kFirstStateWarp) operand.load(shared.state, first_column);
   __syncthreads();
-  // Earlier, the successor's ring of weights would be ahead of this kernel's planes.
-  ptx::launch_dependents();
   wait_for_peer(shared.rows_barrier, 0);
   float updates[kTokenTiles][4];
   if (warp >= K::kFirstStateWarp) {
