@@ -1,0 +1,45 @@
+# Headers that most of our C++ sources read, parsed once: with CUDA a build is long, and without this a sixth of it went into
+# them. Without CUDA it is off, so that a source that includes too little does not pass unseen (scripts/test).
+set(TARE_PRECOMPILED_HEADERS "AUTO" CACHE STRING "Precompile headers of packages: AUTO (with CUDA, by GCC), ON or OFF")
+set(TARE_PRECOMPILED ${TARE_PRECOMPILED_HEADERS})
+if(TARE_PRECOMPILED STREQUAL "AUTO")
+  set(TARE_PRECOMPILED OFF)
+  if(TARE_CUDA_ENABLED AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT TARE_SANITIZE)
+    set(TARE_PRECOMPILED ON)
+  endif()
+endif()
+if(TARE_PRECOMPILED AND CCACHE)  # what ccache needs to be told of precompiled headers
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+endif()
+
+# tare_headers(NAME LIBS ... HEADERS ...): a set of them, for tare_precompiled.
+function(tare_headers name)
+  cmake_parse_arguments(ARG "" "" "LIBS;HEADERS" ${ARGN})
+  if(NOT TARE_PRECOMPILED)
+    return()
+  endif()
+  set(source ${CMAKE_BINARY_DIR}/${name}.cpp)
+  file(CONFIGURE OUTPUT ${source} CONTENT "// holds precompiled headers\n")
+  add_library(${name} OBJECT ${source})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} tare_warnings)
+  target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
+endfunction()
+
+# tare_precompiled(TARGET NAME): its C++ sources begin with the headers of that set. GCC 12 then takes the standard library's
+# headers for ours in warnings of its optimiser; builds without CUDA have those.
+function(tare_precompiled target name)
+  if(TARE_PRECOMPILED)
+    target_precompile_headers(${target} REUSE_FROM ${name})
+    target_compile_options(${target} PRIVATE
+      $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread>)
+  endif()
+endfunction()
+
+set(TARE_COMMON_HEADERS <algorithm> <array> <cmath> <cstddef> <cstdint> <filesystem> <functional> <map> <memory> <optional> <span>
+  <sstream> <string> <string_view> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
+tare_headers(tare_code_headers LIBS fmt::fmt nlohmann_json::nlohmann_json HEADERS ${TARE_COMMON_HEADERS})
+if(TARE_TESTS)
+  tare_headers(tare_test_headers LIBS fmt::fmt nlohmann_json::nlohmann_json GTest::gmock
+    HEADERS ${TARE_COMMON_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
+endif()
