@@ -27,7 +27,8 @@ function(tare_headers name)
 endfunction()
 
 # tare_precompiled(TARGET NAME): its C++ sources begin with the headers of that set. GCC 12 then takes the standard library's
-# headers for ours in warnings of its optimiser; builds without CUDA have those.
+# headers for ours in warnings of its optimiser, so these are off: builds without CUDA have them, and of sources for CUDA those
+# with TARE_PRECOMPILED_HEADERS=OFF.
 function(tare_precompiled target name)
   if(TARE_PRECOMPILED)
     target_precompile_headers(${target} REUSE_FROM ${name})
