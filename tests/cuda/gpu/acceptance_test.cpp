@@ -73,7 +73,7 @@ TEST_F(AcceptanceHopper, HoldsAfterRollbacksOfEveryDepth) {
                                 Form{"ring", GdnForm::kRecurrent, Rollback::kRing, true},
                                 Form{"snapshot", GdnForm::kRecurrent, Rollback::kSnapshot, true},
                                 Form{"tree_chunk", GdnForm::kChunked, Rollback::kTreeChunk, true}},
-                               5, 3)) {
+                               5, 1)) {
     const auto backend = make_cuda_backend(*checkpoint, options_of(form));
     std::vector<std::vector<std::int32_t>> texts;
     for (int seed = 0; seed < prompts; ++seed)

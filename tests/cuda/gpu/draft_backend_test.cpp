@@ -130,8 +130,12 @@ const EngineOptions::ProposalHead kProposals[] = {{.shortlist = 1000, .counts = 
                                                   {.shortlist = 0, .counts = "", .screen = HeadScreen::kQ4},
                                                   {.shortlist = 512, .counts = "", .screen = HeadScreen::kQ3}};
 
+std::vector<EngineOptions::ProposalHead> proposal_heads() {
+  return some("proposal heads", {kProposals[0], kProposals[1], kProposals[2]}, 3, 1);
+}
+
 TEST_F(DraftBackend, ExactDraftsOfAProposalHeadAreTheCpus) {
-  for (const EngineOptions::ProposalHead& proposals : kProposals) {
+  for (const EngineOptions::ProposalHead& proposals : proposal_heads()) {
     const Comparison total = against_cpu(ActivationFormat::kFP32, proposals);
     EXPECT_LT(total.difference, 5e-3) << proposals.shortlist;
     EXPECT_LT(total.margin, 5e-3) << proposals.shortlist;
@@ -139,7 +143,7 @@ TEST_F(DraftBackend, ExactDraftsOfAProposalHeadAreTheCpus) {
 }
 
 TEST_F(DraftBackendHopper, FastDraftsOfAProposalHeadAreTheCpusButForNearTies) {
-  for (const EngineOptions::ProposalHead& proposals : kProposals) {
+  for (const EngineOptions::ProposalHead& proposals : proposal_heads()) {
     const Comparison total = against_cpu(ActivationFormat::kBF16, proposals);
     EXPECT_LT(total.margin, 0.3) << proposals.shortlist;
     EXPECT_LT(10 * total.different, total.rows) << proposals.shortlist;
@@ -221,6 +225,7 @@ void follow_paths(ActivationFormat activations, double tolerance) {
     };
     const double difference = against(sequence);
     if (!(difference <= worst)) worst = difference;
+    if (racechecked()) continue;  // the control, again the same launches
     std::vector<std::int32_t> other = sequence;
     other[other.size() - 2] ^= 1;
     control = std::max(control, against(other));
@@ -228,7 +233,7 @@ void follow_paths(ActivationFormat activations, double tolerance) {
   std::printf("after %zu tokens: log-probabilities %.2e from a prefill's, of another text %.2e\n", sequence.size(),
               worst, control);
   EXPECT_LT(worst, tolerance);
-  if (!racechecked()) {  // with one other text it need not be far off
+  if (!racechecked()) {
     EXPECT_GT(control, tolerance);
   }
 }
@@ -315,7 +320,7 @@ TEST_F(DraftBackendHopper, DraftsWriteTheGreedyText) {
     Written total;
   };
   Way ways[] = {{"plain", 0, {}}, {"chain", 1, {}}, {"tree", kCandidates, {}}};
-  for (std::uint64_t seed = 0; seed <= prompts; ++seed) {  // the first warms up: graphs, clocks
+  for (std::uint64_t seed = racechecked() ? 1 : 0; seed <= prompts; ++seed) {  // the first warms up: graphs, clocks
     const std::vector<std::int32_t> prompt = random_tokens(30, seed);
     const std::vector<std::int32_t> plain = plain_text(*backend, prompt, count).text;
     for (Way& way : ways) {

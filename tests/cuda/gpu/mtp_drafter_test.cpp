@@ -193,6 +193,7 @@ void follow_paths(ActivationFormat activations, double tolerance) {
       return total.difference;
     };
     worst = std::max(worst, against_prefill(sequence));
+    if (racechecked()) continue;  // the control, again the same launches
     std::vector<std::int32_t> other = sequence;
     other[other.size() - 2] ^= 1;
     control = std::max(control, against_prefill(other));
@@ -200,7 +201,7 @@ void follow_paths(ActivationFormat activations, double tolerance) {
   std::printf("after %zu tokens: log-probabilities %.2e from a prefill's, of another text %.2e\n", sequence.size(),
               worst, control);
   EXPECT_LT(worst, tolerance);
-  if (!racechecked()) {  // with one other text it need not be far off
+  if (!racechecked()) {
     EXPECT_GT(control, tolerance);
   }
 }
@@ -221,7 +222,7 @@ TEST_F(MtpDrafterHopper, GraphsChangeNothing) {
   const std::vector<std::int32_t> text = random_tokens(200, 5);
   for (Backend* backend : {graphs.get(), plain.get()}) backend->prefill(std::span(text).first(30));
   std::size_t at = 30;
-  for (const std::size_t count : {1, 3, 8, 9, 16, 17, 32}) {
+  for (const std::size_t count : some<std::size_t>("rounds", {1, 3, 8, 9, 16, 17, 32}, 7, 2)) {
     EXPECT_TRUE(draft(*graphs, text[at], 7) == draft(*plain, text[at], 7)) << "at " << at;
     for (Backend* backend : {graphs.get(), plain.get()}) {
       backend->verify(std::span(text).subspan(at, count), {.logits = false});
@@ -236,7 +237,7 @@ TEST_F(MtpDrafterHopper, DraftsWriteTheGreedyText) {
   const auto backend = open_cuda(embedded_model(), options_of(BackendKind::kCuda, ActivationFormat::kBF16));
   const std::size_t count = amount<std::size_t>("tokens", 120, 12, 8);
   const std::uint64_t prompts = amount("prompts", 3, 1);
-  for (const std::int64_t candidates : {1, 4}) {
+  for (const std::int64_t candidates : some<std::int64_t>("candidates", {1, 4}, 2, 1)) {
     double tokens = 0;
     double rounds = 0;
     for (std::uint64_t seed = 1; seed <= prompts; ++seed) {

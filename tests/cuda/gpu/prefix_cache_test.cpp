@@ -97,7 +97,7 @@ TEST_P(CudaPrefix, ColdEqualsHitBitForBit) {
   PrefixCache cache(backend.options().prefix_cache);
   PrefixCache none(EngineOptions::PrefixCache{.bytes = 0, .page_tokens = kPage});
   const std::size_t count = amount<std::size_t>("tokens of the prompt", 700, 300, 140);
-  const int uses = amount("uses", 3, 2);
+  const int uses = amount("uses", 3, 2, 1);
   const std::vector<std::int32_t> prompt = text(backend.config().vocab_size, count, 1);
   // Cold passes end where pages end, as those of a hit do: a pass of another length rounds elsewhere.
   const std::vector<float> cold_logits = kept(none.prefill(backend, opened.identity, prompt).logits);
@@ -123,7 +123,7 @@ TEST_P(CudaPrefix, ColdEqualsHitBitForBit) {
 class CudaPrefixCache : public HopperTest {};
 
 TEST_F(CudaPrefixCache, CoarserCheckpointsCostInOrder) {
-  const std::size_t count = amount<std::size_t>("tokens of the prompt", 700, 700, 300);
+  const std::size_t count = amount<std::size_t>("tokens of the prompt", 700, 700, 140);
   const std::vector<std::int32_t> prompt = text(4096, count, 1);
   std::vector<double> errors;
   for (const char* codec : {"fp32", "bf16", "int8"}) {

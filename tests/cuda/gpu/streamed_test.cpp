@@ -108,7 +108,7 @@ TEST_F(CudaStreamedModel, StoppedOrSpilledItEndsWithTheSameBytes) {
   const auto checkpoint = open_checkpoint(fixture("hybrid-small").string());
   // More than a batch of 16,384 tokens; where a sanitizer watches, one batch, which is not spilled.
   const std::vector<StreamedWindow> windows =
-      random_windows(amount<std::int64_t>("windows", 300, 70, 10), 65, checkpoint->config().vocab_size);
+      random_windows(amount<std::int64_t>("windows", 300, 70, 2), 65, checkpoint->config().vocab_size);
   const auto go = [&](const char* name, std::uint64_t activation_bytes, std::optional<std::int64_t> stop) {
     const auto backend =
         make_cuda_streamed(*checkpoint, check_windows(windows, checkpoint->config()), 0, activation_bytes);
@@ -117,7 +117,7 @@ TEST_F(CudaStreamedModel, StoppedOrSpilledItEndsWithTheSameBytes) {
   };
   EXPECT_FALSE(go("whole", kPlenty, {}).spilled);
   const std::string wanted = digest_file(scratch.path() / "whole");
-  for (const std::int64_t layer : {1, 4, 7}) {
+  for (const std::int64_t layer : some<std::int64_t>("layers where it stops", {1, 7, 4}, 3, 1)) {
     EXPECT_TRUE(go("stopped", kPlenty, layer).stopped);
     EXPECT_EQ(go("stopped", kPlenty, {}).first_layer, layer);
     EXPECT_EQ(digest_file(scratch.path() / "stopped"), wanted);
