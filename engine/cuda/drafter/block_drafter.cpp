@@ -189,22 +189,38 @@ ProductResult CudaBlockDrafter::launch_attention(const Pass& pass, std::size_t l
   const ProductResult qkv = multiply(weights.qkv, input, out_settings_, pass.launch);
   const DraftCache cached = cache();
   const bool tensor_cores = draft_uses_tensor_cores(shape_, cached.format);
+  const DraftLayerMask& mask = config_.layers[layer];
+  const DraftHeadsArguments heads{
+      .shape = shape_,
+      .result = qkv,
+      .tokens = pass.block,
+      .layer = static_cast<int>(layer),
+      .query_form = tensor_cores ? DraftQueries::kBF16Rows : DraftQueries::kFP32Rows,
+      .query_factor = std::numbers::log2e_v<float> / std::sqrt(static_cast<float>(shape_.head_dim)),
+      .q_norm = weights.q_norm.as<float>(),
+      .k_norms = weights_.k_norms.as<float>(),
+      .rope = rope(),
+      .control = control(),
+      .cache = cached,
+      .queries = workspace_.data()};
+  const Operand mixed = operand(DrafterOperand::kMixed, pass.block, weights.out.matrix);
   CudaLaunch launch = pass.launch;
   launch.part = part_name(layer, "self_attn");
-  launch_draft_heads({.shape = shape_,
-                      .result = qkv,
-                      .tokens = pass.block,
-                      .layer = static_cast<int>(layer),
-                      .query_form = tensor_cores ? DraftQueries::kBF16Rows : DraftQueries::kFP32Rows,
-                      .query_factor = std::numbers::log2e_v<float> / std::sqrt(static_cast<float>(shape_.head_dim)),
-                      .q_norm = weights.q_norm.as<float>(),
-                      .k_norms = weights_.k_norms.as<float>(),
-                      .rope = rope(),
-                      .control = control(),
-                      .cache = cached,
-                      .queries = workspace_.data()},
-                     launch);
-  const DraftLayerMask& mask = config_.layers[layer];
+  // Those that a row may see; a window's first one begins anywhere in a tile.
+  std::int64_t positions = pass.context_bound;
+  const auto layer_bytes = static_cast<std::uint64_t>(layer_bytes_a_position());
+  CudaLaunch reading = launch;
+  if (mask.window > 0 && mask.window + pass.block + DraftSpan::kTile < positions) {
+    positions = mask.window + pass.block + DraftSpan::kTile;
+    reading.bytes = static_cast<std::uint64_t>(mask.window) * layer_bytes;
+  } else {
+    reading.bytes_a_position = layer_bytes;
+  }
+  if (takes_draft_mixer(shape_, cached.format, pass.block, positions)) {
+    launch_draft_mixer(heads, mask, mixed, reading);
+    return multiply(weights.out, mixed, out_settings_, pass.launch);
+  }
+  launch_draft_heads(heads, launch);
   const int most_parts = most_draft_parts(shape_, pass.block, tensor_cores);
   const auto query_bytes = static_cast<std::size_t>(kMostRoundTokens * config_.query_channels()) * sizeof(float);
   const std::int64_t rows = static_cast<std::int64_t>(most_parts) * pass.block * config_.heads;
@@ -220,19 +236,8 @@ ProductResult CudaBlockDrafter::launch_attention(const Pass& pass, std::size_t l
       .control = control(),
       .parts = {reinterpret_cast<float*>(sums),
                 reinterpret_cast<float2*>(sums + static_cast<std::size_t>(rows * config_.head_dim) * sizeof(float))}};
-  // Tiles that a part may have to take; a window's first one begins anywhere in a tile.
-  std::int64_t positions = pass.context_bound;
-  const auto layer_bytes = static_cast<std::uint64_t>(layer_bytes_a_position());
-  if (mask.window > 0 && mask.window + pass.block + DraftSpan::kTile < positions) {
-    positions = mask.window + pass.block + DraftSpan::kTile;
-    launch.bytes = static_cast<std::uint64_t>(mask.window) * layer_bytes;
-  } else {
-    launch.bytes_a_position = layer_bytes;
-  }
   const std::int64_t tiles = (positions + DraftSpan::kTile - 1) / DraftSpan::kTile;
-  launch_draft_attention(arguments, static_cast<int>(std::min<std::int64_t>(tiles, most_parts)), launch);
-  launch.bytes = launch.bytes_a_position = 0;
-  const Operand mixed = operand(DrafterOperand::kMixed, pass.block, weights.out.matrix);
+  launch_draft_attention(arguments, static_cast<int>(std::min<std::int64_t>(tiles, most_parts)), reading);
   launch_draft_merge(arguments, mixed, launch);
   return multiply(weights.out, mixed, out_settings_, pass.launch);
 }

@@ -12,6 +12,7 @@
 #include "engine/cuda/attention/attention_device.cuh"
 #include "engine/cuda/device/async_copy.cuh"
 #include "engine/cuda/device/launch.cuh"
+#include "engine/cuda/drafter/draft_mma.cuh"
 #include "engine/cuda/drafter/drafter_kernels.h"
 
 namespace tare::engine {
@@ -37,19 +38,6 @@ __device__ __forceinline__ DraftSpan span_of(const DraftAttentionArguments& argu
 __device__ __forceinline__ void load_matrices(std::uint32_t shared_row, std::uint32_t (&four)[4]) {
   ptx::load_four_matrices(shared_row, four);
 }
-__device__ __forceinline__ void load_transposed(std::uint32_t shared_row, std::uint32_t (&four)[4]) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(four[0]), "=r"(four[1]), "=r"(four[2]), "=r"(four[3])
-               : "r"(shared_row));
-}
-// d[16 x 8] += a[16 x 16] b[16 x 8] of BF16 numbers, in FP32.
-__device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
-                                             std::uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 template <int kHeadDim>
 struct TileMemory {
   static constexpr int kPieces = kHeadDim / 8;

@@ -4,6 +4,7 @@
 //   draft_heads       norms of queries and keys, rotation, keys and values to the cache
 //   draft_attention   a part of the visible positions for the rows of one key-value head
 //   draft_merge       parts in order, operand of the output projection
+//   draft_mixer       these three in one, over few positions
 //   draft_chunks      largest logit and sum of exponentials of each chunk of the vocabulary
 //   draft_candidates  the most likely tokens of a row, with log-probabilities
 #pragma once
@@ -130,6 +131,15 @@ struct DraftAttentionArguments {
 void launch_draft_attention(const DraftAttentionArguments& arguments, int parts, const CudaLaunch& launch);
 // The operand of heads * head_dim columns: all tokens of its width, zeros past the block.
 void launch_draft_merge(const DraftAttentionArguments& arguments, const Operand& out, const CudaLaunch& launch);
+
+// draft_heads, draft_attention and draft_merge of one layer in one launch of clusters (sm_90): `arguments` as with
+// queries, which stay on the chip, of a product's planes. The block's keys and values go to the cache as well. Sums
+// over positions are taken in another order than by the parts of draft_attention. Over the most positions, eight thread
+// blocks that share a key-value head go over theirs two or three times.
+constexpr std::int64_t kMostMixerPositions = 2304;
+[[nodiscard]] bool takes_draft_mixer(const DrafterShape& shape, CacheFormat format, int block, std::int64_t positions);
+void launch_draft_mixer(const DraftHeadsArguments& arguments, const DraftLayerMask& mask, const Operand& out,
+                        const CudaLaunch& launch);
 
 // Which tokens of the head's product are rows of a draft, and which: tokens first .. first + count - 1 are rows out,
 // out + 1, ...; of_last_feature: the one token control->features - 1.

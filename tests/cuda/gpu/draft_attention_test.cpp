@@ -14,10 +14,14 @@ namespace tare::engine::test {
 namespace {
 
 using DraftAttention = GpuTest;
+using DraftMixer = HopperTest;
 
 constexpr int kCapacity = 3200;
 constexpr int kLayers = 2;
 constexpr double kTheta = 1e7;
+// Of the product before a mixer: the 27B's, whose rows' sums lie in up to seven planes.
+constexpr int kHidden = 5120;
+constexpr int kProductBlocks = 132;
 
 constexpr DrafterShape k27b{.heads = 32, .kv_heads = 8, .head_dim = 128, .layers = kLayers, .eps = 1e-6F};
 constexpr DrafterShape kNarrow{.heads = 4, .kv_heads = 1, .head_dim = 128, .layers = kLayers, .eps = 1e-6F};
@@ -28,12 +32,15 @@ double bfloat16(double value) {
   return static_cast<double>(bfloat16_to_float(float_to_bfloat16(static_cast<float>(value))));
 }
 
+enum class Launches { kThree, kMixer };
+
 // A block of one layer over a context of random keys and values; everything past the frontier is poison.
 class AttentionCase {
  public:
-  AttentionCase(const DrafterShape& shape, CacheFormat format)
+  AttentionCase(const DrafterShape& shape, CacheFormat format, Launches launches = Launches::kThree)
       : shape_(shape),
         format_(format),
+        launches_(launches),
         rope_(kCapacity, shape.head_dim, kTheta),
         keys_(cache_bytes()),
         values_(cache_bytes()),
@@ -60,7 +67,6 @@ class AttentionCase {
     std::vector<float> qkv(static_cast<std::size_t>(block * rows));
     Philox random(static_cast<std::uint64_t>(1000 * frontier + block));
     for (float& value : qkv) value = static_cast<float>(random.normal());
-    const DeviceBuffer device_qkv = on_device(qkv);
     const DeviceBuffer q_norm = on_device(q_norm_);
     const DeviceBuffer k_norms = on_device(k_norms_);
     DraftControl control;
@@ -74,19 +80,28 @@ class AttentionCase {
     const PoisonedBuffer ends(static_cast<std::size_t>(most_parts * block * shape_.heads) * 8);
     const PoisonedBuffer out(static_cast<std::size_t>(block * channels) * 4);
     const double factor = std::numbers::log2e / std::sqrt(static_cast<double>(shape_.head_dim));
-    launch_draft_heads({.shape = shape_,
-                        .result = {.data = device_qkv.as<float>(), .rows = rows, .factor = 0.5F, .plan = {}},
-                        .tokens = block,
-                        .layer = layer,
-                        .query_form = tensor_cores ? DraftQueries::kBF16Rows : DraftQueries::kFP32Rows,
-                        .query_factor = static_cast<float>(factor),
-                        .q_norm = q_norm.as<float>(),
-                        .k_norms = k_norms.as<float>(),
-                        .rope = {cosines_.as<float>(), sines_.as<float>()},
-                        .control = device_control.as<DraftControl>(),
-                        .cache = cache(),
-                        .queries = queries.data()},
-                       {});
+    const bool mixer = launches_ == Launches::kMixer;
+    const TilePlan plan = cut_tiles(rows, kHidden, kProductBlocks);
+    const DeviceBuffer device_qkv = on_device(mixer ? planes_of(qkv, rows, plan) : qkv);
+    const DraftHeadsArguments heads{.shape = shape_,
+                                    .result = {.data = device_qkv.as<float>(),
+                                               .rows = rows,
+                                               .width = operand_width(block),
+                                               .planes = mixer,
+                                               .factor = 0.5F,
+                                               .plan = plan},
+                                    .tokens = block,
+                                    .layer = layer,
+                                    .query_form = tensor_cores ? DraftQueries::kBF16Rows : DraftQueries::kFP32Rows,
+                                    .query_factor = static_cast<float>(factor),
+                                    .q_norm = q_norm.as<float>(),
+                                    .k_norms = k_norms.as<float>(),
+                                    .rope = {cosines_.as<float>(), sines_.as<float>()},
+                                    .control = device_control.as<DraftControl>(),
+                                    .cache = cache(),
+                                    .queries = queries.data()};
+    const Operand operand{
+        .layout = OperandLayout::kFP32Rows, .width = block, .columns = channels, .exponent = 0, .data = out.data()};
     const DraftAttentionArguments arguments{.shape = shape_,
                                             .queries = queries.data(),
                                             .cache = cache(),
@@ -96,10 +111,13 @@ class AttentionCase {
                                             .most_parts = most_parts,
                                             .control = device_control.as<DraftControl>(),
                                             .parts = {sums.as<float>(), ends.as<float2>()}};
-    launch_draft_attention(arguments, std::min(most_parts, kCapacity / DraftSpan::kTile), {});
-    const Operand operand{
-        .layout = OperandLayout::kFP32Rows, .width = block, .columns = channels, .exponent = 0, .data = out.data()};
-    launch_draft_merge(arguments, operand, {});
+    if (mixer) {
+      launch_draft_mixer(heads, mask, operand, {});
+    } else {
+      launch_draft_heads(heads, {});
+      launch_draft_attention(arguments, std::min(most_parts, kCapacity / DraftSpan::kTile), {});
+      launch_draft_merge(arguments, operand, {});
+    }
     synchronize();
     for (const PoisonedBuffer* buffer :
          std::initializer_list<const PoisonedBuffer*>{&queries, &sums, &ends, &out, &keys_, &values_})
@@ -114,6 +132,7 @@ class AttentionCase {
  private:
   DrafterShape shape_;
   CacheFormat format_;
+  Launches launches_;
   RopeTable rope_;
   PoisonedBuffer keys_, values_;
   DeviceBuffer cosines_, sines_;
@@ -166,6 +185,27 @@ class AttentionCase {
       for (const float value : buffer.read<float>()) values.push_back(static_cast<double>(value));
     }
     return values;
+  }
+
+  // As a product leaves them, halves of what is left in each plane; tokens past the block, and planes past the last of
+  // a row block, are NaN.
+  [[nodiscard]] std::vector<float> planes_of(const std::vector<float>& qkv, int rows, const TilePlan& plan) const {
+    const int width = operand_width(block_);
+    const auto stride = static_cast<std::size_t>(plane_floats(plan, width));
+    std::vector<float> planes(stride * static_cast<std::size_t>(plan.most_planes()), std::nanf(""));
+    for (int row = 0; row < rows; ++row) {
+      for (int token = 0; token < block_; ++token) {
+        float left = qkv[static_cast<std::size_t>(token * rows + row)];
+        const int count = plan.planes(row / kUnitRows);
+        for (int plane = 0; plane < count; ++plane) {
+          const float here = plane + 1 < count ? left / 2 : left;
+          left -= here;
+          planes[static_cast<std::size_t>(plane) * stride + static_cast<std::size_t>(plane_place(width, row, token))] =
+              here;
+        }
+      }
+    }
+    return planes;
   }
 
   // Row of a head of a token's qkv, normed and rotated where asked for.
@@ -273,8 +313,8 @@ class AttentionCase {
 constexpr DraftLayerMask kMasks[] = {{0, false}, {0, true}, {100, true}, {100, false}, {7, false}, {2048, true}};
 
 void expect_all(const DrafterShape& shape, CacheFormat format, const std::vector<int>& frontiers,
-                const std::vector<int>& blocks) {
-  AttentionCase a_case(shape, format);
+                const std::vector<int>& blocks, Launches launches = Launches::kThree) {
+  AttentionCase a_case(shape, format, launches);
   const bool tensor_cores = draft_uses_tensor_cores(shape, format);
   for (const int frontier : frontiers) {
     for (const int block : blocks) {
@@ -317,6 +357,24 @@ TEST_F(DraftAttention, LongContexts) {
 
 TEST_F(DraftAttention, AMaskOffByOneIsCaught) {
   AttentionCase a_case(kNarrow, CacheFormat::kBF16);
+  EXPECT_GT(a_case.run(150, 8, {20, false}, {21, false}).worst, 6e-3);
+  EXPECT_GT(a_case.run(150, 8, {0, false}, {0, true}).worst, 6e-3);
+}
+
+// Frontiers before, at and behind ends of units, and where thread blocks go over their positions a second time.
+TEST_F(DraftMixer, EqualsTheOracle) {
+  expect_all(kNarrow, CacheFormat::kBF16, some("frontiers", {1, 15, 500, 16, 1393}, 5, 2), {1, 8, 9, 16},
+             Launches::kMixer);
+  AttentionCase a_case(k27b, CacheFormat::kBF16, Launches::kMixer);
+  for (const int frontier : some("frontiers of the 27B's", {2288, 1392, 1024}, 1)) {
+    const auto errors = a_case.run(frontier, 16, {0, false}, {0, false});
+    EXPECT_LT(errors.worst, 6e-3) << frontier << ", worst row " << errors.row;
+    EXPECT_EQ(errors.spoiled, 0) << frontier;
+  }
+}
+
+TEST_F(DraftMixer, AMaskOffByOneIsCaught) {
+  AttentionCase a_case(kNarrow, CacheFormat::kBF16, Launches::kMixer);
   EXPECT_GT(a_case.run(150, 8, {20, false}, {21, false}).worst, 6e-3);
   EXPECT_GT(a_case.run(150, 8, {0, false}, {0, true}).worst, 6e-3);
 }
