@@ -1,12 +1,13 @@
-// Rounds of a random 27B in q4 at 1,024 positions, of one token and of 16 (a chain, four committed), by the host's
-// clock around verify and commit. Each argument is an arm: an engine option as path=value, or "-" for the defaults.
-// Arms take turns in blocks of rounds, in the other order every second time.
+// Rounds of a random 27B in q4 at 1,024 positions, of one token, of 16 and of 32 (chains, four committed), by the
+// host's clock around verify and commit. Each argument is an arm: an engine option as path=value, or "-" for the
+// defaults. Arms take turns in blocks of rounds, in the other order every second time.
 //   round_probe ARM...    JSON lines to standard output
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +19,8 @@
 namespace tare::micro {
 namespace {
 
-constexpr int kWidths[] = {1, 16};
+constexpr int kWidths[] = {1, 16, 32};
+constexpr int kMostTokens = 32;
 constexpr int kCommitted = 4;  // tokens a round, at most
 constexpr std::int64_t kPositions = 1024;
 constexpr int kBlocks = 8;  // of each arm; even, so that both orders are as frequent
@@ -42,7 +44,8 @@ Arm open(const std::string& text) {
   if (text != "-") engine::apply_option(options, text);
   options.backend = engine::BackendKind::kCuda;
   options.weights.format = engine::WeightFormat::kQ4;
-  options.context = kPositions + std::int64_t{(kWarmUp + kRounds) * kBlocks * 2 * kCommitted};
+  options.context =
+      kPositions + std::int64_t{(kWarmUp + kRounds) * kBlocks} * std::ssize(kWidths) * kCommitted + kMostTokens;
   Arm arm{.option = text,
           .backend = engine::make_cuda_backend(*engine::open_checkpoint("synthetic:27b?seed=1"), options)};
   const auto vocab = static_cast<std::uint64_t>(arm.backend->config().vocab_size);

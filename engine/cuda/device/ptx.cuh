@@ -138,6 +138,34 @@ __device__ __forceinline__ void warp_bulk_copies(std::uint32_t shared_target, co
       : "memory");
 #endif
 }
+// Likewise: one lane announces `expected` bytes at the barrier and starts a copy of some of them.
+__device__ __forceinline__ void warp_expect_and_copy(std::uint32_t shared_target, const void* source,
+                                                     std::uint32_t bytes, std::uint64_t policy,
+                                                     std::uint32_t shared_barrier, std::uint32_t expected) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n\t.reg .pred p;\n\t"
+      "elect.sync _|p, 0xFFFFFFFF;\n\t"
+      "@p mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%4], %5;\n\t"
+      "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%4], "
+      "%3;\n\t}" ::"r"(shared_target),
+      "l"(source), "r"(bytes), "l"(policy), "r"(shared_barrier), "r"(expected)
+      : "memory");
+#endif
+}
+// And one that was announced.
+__device__ __forceinline__ void warp_bulk_copy(std::uint32_t shared_target, const void* source, std::uint32_t bytes,
+                                               std::uint32_t shared_barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n\t.reg .pred p;\n\t"
+      "elect.sync _|p, 0xFFFFFFFF;\n\t"
+      "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n\t}" ::"r"(
+          shared_target),
+      "l"(source), "r"(bytes), "r"(shared_barrier)
+      : "memory");
+#endif
+}
 // By a whole warp: adds one to the counter when what the warp wrote before __syncwarp can be seen by the whole GPU.
 // Without a branch.
 __device__ __forceinline__ void warp_count(unsigned* counter) {

@@ -6,8 +6,9 @@
 //   stage        = a unit, at N = 8 a pair where that is small, of one row block, and its operand blocks.
 //                  full: 1 arrival and the bytes of the copies; empty: 1 arrival a warp
 //
-// There is no producer warp: the warps take turns, and after its part of stage i a warp asks for what goes where stage
-// i - 1 was. Without it two blocks leave the registers that their neighbours need.
+// There is no producer warp: the warps take turns, and in stage i one asks for what goes where stage i - 1 was. Without
+// it two blocks leave the registers that their neighbours need. Where weights go first (weights_go_first), their places
+// are filled again as soon as all warps have them in registers, while the products of their stage run.
 //
 // A block asks for its first ring of weights before it waits for the preceding grid; weights are never written while a
 // round runs. Operand blocks come after the wait. Started before the preceding products end, a block thus fills its
@@ -46,6 +47,13 @@ constexpr int kFewStages = 4;
   return has_tensor_scale(codec) ? kRowScaleBytes : 0;
 }
 
+// Whether a stage's weights go back to the copy engine when they are in registers, its operand blocks a stage later: a
+// stage of weights more is on its way. 3 % of a round of q4 up to eight tokens and of 32, nothing at 16, where the loop
+// bears less (docs/method/q4-gemm-hopper.md, point 16); other codecs were not timed.
+[[nodiscard]] constexpr bool weights_go_first(WeightCodec codec, int tokens) {
+  return codec.format == WeightFormat::kQ4 && !has_tensor_scale(codec) && tokens != 16;
+}
+
 // Two blocks run on an SM: one computes, its successor fills its ring.
 struct StreamShape {
   int units = 0;  // of a stage
@@ -78,6 +86,9 @@ struct RingPlace {
       parity ^= 1U;
     }
   }
+  [[nodiscard]] __device__ __forceinline__ RingPlace before() const {
+    return stage == 0 ? RingPlace{kStages - 1, parity ^ 1U} : RingPlace{stage - 1, parity};
+  }
 };
 
 // What a thread of the block does.
@@ -95,6 +106,7 @@ class Stream {
   // Of rows g and g + 8 of a tile; BF16 has none and keeps the place of FP16 ones, which costs it nothing.
   static constexpr std::uint32_t kPairScaleBytes = has_scales(Format::kFormat) ? 2 * row_scale_bytes(kCodec) : 4;
   static constexpr bool kBlockScales = row_scales_a_unit(Format::kFormat) > 1;
+  static constexpr bool kWeightsFirst = weights_go_first(kCodec, kTokens);
 
   __device__ __forceinline__ Stream(const StreamArguments& arguments, std::uint32_t shared)
       : arguments_(arguments),
@@ -112,7 +124,7 @@ class Stream {
         count_(planes_end_ + (kActivates ? activated_own_pairs(arguments.plan, rank()) * kStagesAPair : 0)),
         own_place_(kActivates ? activated_own_first(arguments.plan, rank()) * kStagesAPair - planes_end_ : 0),
         own_line_(static_cast<int>(blockIdx.x / kActivatedCluster) * row_block_stages_ + own_place_),
-        duty_(warp_ == 0 ? kStreamWarps : static_cast<int>(warp_)),
+        duty_(!kWeightsFirst && warp_ == 0 ? kStreamWarps : static_cast<int>(warp_)),
         duty_place_(place_in_row_block(duty_ - 1 + kStages)) {
     // Keeps them in registers; else they are made anew in every turn of the loop.
     asm volatile("" : "+r"(shared_), "+r"(tile_thread_), "+r"(tiles_), "+r"(operand_row_), "+r"(scales_));
@@ -181,6 +193,12 @@ class Stream {
 
  private:
   static constexpr int kSteps = 4;
+  static constexpr int kChains = kUnits * kWarpTiles;
+  static constexpr int kTurns = kSteps * kChains;  // of a stage, a K step of a tile each
+  // With kWeightsFirst: before which turn a warp hands weights back (sooner it would wait for the last of its loads),
+  // and before which one asks for more (sooner it would wait for the slowest warp).
+  static constexpr int kHandOverTurn = kTurns / 4;
+  static constexpr int kRefillTurn = kTokens == 8 ? kTurns / 2 : kTurns * 3 / 4;
 
   [[nodiscard]] __device__ __forceinline__ std::uint32_t stage(int index) const {
     return shared_ + static_cast<std::uint32_t>(index) * kStageBytes;
@@ -226,18 +244,35 @@ class Stream {
     return arguments_.operand + static_cast<std::size_t>(place) * (kUnits * kBlockBytes);
   }
 
-  // After stage `index` was read, the warp whose turn it is asks for what goes where the stage before lay.
+  // In stage `index`, the warp whose turn it is asks for operand blocks that go where those of the stage before lay,
+  // and for weights: there too, or, kWeightsFirst, those of one stage more, where this stage's lay.
   __device__ __forceinline__ void refill(int index) {
     if (index != duty_) return;
     const int asked = index - 1 + kStages;
     if (asked < count_) {
-      const int before = place_.stage == 0 ? kStages - 1 : place_.stage - 1;
-      ptx::barrier_wait(empty(before), place_.stage == 0 ? place_.parity ^ 1U : place_.parity);
+      const RingPlace<kStages> before = place_.before();
+      const RingPlace<kStages> read = kWeightsFirst ? place_ : before;
+      ptx::barrier_wait(empty(read.stage), read.parity);
       __syncwarp();
-      const int place = kActivates ? place_in_row_block(asked) : duty_place_;
-      ptx::warp_bulk_copies(stage(before), units(asked), kUnits * kUnitBytes, ptx::evict_first_policy(), operand(place),
-                            kUnits * kBlockBytes, full(before));
-      if (count_ - 1 - asked == arguments_.trigger_pairs * kStagesAPair) ptx::launch_dependents();
+      if constexpr (kWeightsFirst) {
+        const std::uint64_t policy = ptx::evict_first_policy();
+        const std::byte* blocks = operand(kActivates ? place_in_row_block(asked) : duty_place_);
+        const int left = count_ - 1 - asked;  // stages whose weights are to be asked for, the next one's first
+        if (left > 0) {
+          ptx::warp_expect_and_copy(stage(read.stage), units(asked + 1), kUnits * kUnitBytes, policy, full(read.stage),
+                                    kStageBytes);
+        }
+        if (index > 0) {
+          ptx::warp_bulk_copy(stage(before.stage) + kUnits * kUnitBytes, blocks, kUnits * kBlockBytes,
+                              full(before.stage));
+        }
+        if (left - 1 == arguments_.trigger_pairs * kStagesAPair) ptx::launch_dependents();
+      } else {
+        const int place = kActivates ? place_in_row_block(asked) : duty_place_;
+        ptx::warp_bulk_copies(stage(before.stage), units(asked), kUnits * kUnitBytes, ptx::evict_first_policy(),
+                              operand(place), kUnits * kBlockBytes, full(before.stage));
+        if (count_ - 1 - asked == arguments_.trigger_pairs * kStagesAPair) ptx::launch_dependents();
+      }
     }
     duty_ += kStreamWarps;
     if constexpr (!kActivates) {
@@ -281,8 +316,12 @@ class Stream {
       }
     }
     const bool next_landed = ptx::barrier_ended(full(next.stage), next.parity);
-    multiply_units(stage_address, sums);
-    hand_over(index, next, next_landed, last_loaded(scales[kUnits - 1]));
+    multiply_units(index, stage_address, sums, scales[kUnits - 1]);
+    if constexpr (!kWeightsFirst) {
+      hand_over_stage(empty(place_.stage), last_loaded(scales[kUnits - 1]), arguments_.zero);
+      refill(index);
+    }
+    begin_next(index, next, next_landed);
     if constexpr (Format::kScaled) {
 #pragma unroll
       for (int unit = 0; unit < kUnits; ++unit) {
@@ -296,25 +335,40 @@ class Stream {
       }
     }
   }
-  // Of a stage. That the scales are there too is said so that ptxas does not wait for them where the next stage's loads
-  // already count on the same scoreboard.
+  // Of a stage, or of its weights if they are handed back first: what this warp read of the operand blocks before has
+  // then gone into products. That the scales are there too is said so that ptxas does not wait for them where the next
+  // stage's loads already count on the same scoreboard.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t last_loaded(const LaneScales<Format::kScales>& scales) const {
-    return Format::kScaled && !kBlockScales ? b_[kUnits - 1].last() | scales.last() : b_[kUnits - 1].last();
+    if constexpr (!kWeightsFirst) {
+      return Format::kScaled && !kBlockScales ? b_[kUnits - 1].last() | scales.last() : b_[kUnits - 1].last();
+    } else {
+      std::uint32_t last = scales.last();
+#pragma unroll
+      for (const auto& unit : codes_) {
+#pragma unroll
+        for (const typename Format::Codes& codes : unit) last |= Format::last(codes);
+      }
+      return last;
+    }
   }
   static_assert(kWarpTiles == 2, "a lane's scales are those of two tiles");
 
   // Operand A of the next tile is unpacked while the matrix unit has the one before.
-  __device__ __forceinline__ void multiply_units(std::uint32_t stage_address,
-                                                 float (&sums)[kUnits][kWarpTiles][kTokens / 2]) {
-    constexpr int kChains = kUnits * kWarpTiles;
+  __device__ __forceinline__ void multiply_units(int index, std::uint32_t stage_address,
+                                                 float (&sums)[kUnits][kWarpTiles][kTokens / 2],
+                                                 const LaneScales<Format::kScales>& scales) {
     std::uint32_t a[2][4];
     Format::unpack(codes_[0][0], 0, a[0]);
 #pragma unroll
-    for (int turn = 0; turn < kSteps * kChains; ++turn) {
+    for (int turn = 0; turn < kTurns; ++turn) {
       const int step = turn / kChains;
       const int unit = turn % kChains / kWarpTiles;
       const int tile = turn % kWarpTiles;
-      if (turn + 1 < kSteps * kChains) {
+      if (kWeightsFirst && turn == kHandOverTurn) {
+        hand_over_stage(empty(place_.stage), last_loaded(scales), arguments_.zero);
+      }
+      if (kWeightsFirst && turn == kRefillTurn) refill(index);
+      if (turn + 1 < kTurns) {
         const int next = turn + 1;
         Format::unpack(codes_[next % kChains / kWarpTiles][next % kWarpTiles], next / kChains, a[next % 2]);
       }
@@ -329,12 +383,8 @@ class Stream {
     }
   }
 
-  // All of the stage is in registers: frees it, and begins with the next. After the last stage that is whatever lies
-  // in the ring, and not used: a branch less in every stage.
-  __device__ __forceinline__ void hand_over(int index, const RingPlace<kStages>& next, bool next_landed,
-                                            std::uint32_t last_loaded) {
-    hand_over_stage(empty(place_.stage), last_loaded, arguments_.zero);
-    refill(index);
+  // After the last stage that is whatever lies in the ring, and not used: a branch less in every stage.
+  __device__ __forceinline__ void begin_next(int index, const RingPlace<kStages>& next, bool next_landed) {
     place_ = next;
     if (!next_landed && index + 1 < count_) ptx::barrier_wait(full(next.stage), next.parity);
     load_first(stage(next.stage));

@@ -28,6 +28,8 @@ struct Q4Format {
   static __device__ __forceinline__ Codes load(std::uint32_t tile_address, int thread) {
     return ptx::load_shared_16(tile_address + static_cast<std::uint32_t>(thread) * 16U);
   }
+  // A word of each load.
+  static __device__ __forceinline__ std::uint32_t last(const Codes& codes) { return codes.w; }
   // Five operations for eight codes.
   static __device__ __forceinline__ void unpack(const Codes& codes, int step, std::uint32_t (&a)[4]) {
     const std::uint32_t word = step == 0 ? codes.x : step == 1 ? codes.y : step == 2 ? codes.z : codes.w;
