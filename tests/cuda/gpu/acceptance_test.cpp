@@ -62,24 +62,22 @@ std::vector<std::int32_t> plain_text(Backend& backend, std::span<const std::int3
 }
 
 TEST_F(AcceptanceHopper, HoldsAfterRollbacksOfEveryDepth) {
+  TARE_SKIP_WHERE_RACECHECKED("drafts in DraftBackendHopper.DraftsWriteTheGreedyText, forms in CudaTrees");
   const auto checkpoint = open_checkpoint((source_folder() / "models" / "embedded").string());
   const std::size_t count = amount("tokens of a text", kText, kSanitizedText);
   const int prompts = amount("prompts", 3, 1);
-  const int shallowest = amount("the shallowest commit", 1, 1, kDeepest);
   const int step = sanitized() ? kDeepest - 1 : 1;  // the shallowest and the deepest
-  for (const Form& form : some("forms",
-                               {Form{"ring, no graph", GdnForm::kRecurrent, Rollback::kRing, false},
-                                Form{"tree_chunk, no graph", GdnForm::kChunked, Rollback::kTreeChunk, false},
-                                Form{"ring", GdnForm::kRecurrent, Rollback::kRing, true},
-                                Form{"snapshot", GdnForm::kRecurrent, Rollback::kSnapshot, true},
-                                Form{"tree_chunk", GdnForm::kChunked, Rollback::kTreeChunk, true}},
-                               5, 1)) {
+  for (const Form& form : {Form{"ring, no graph", GdnForm::kRecurrent, Rollback::kRing, false},
+                           Form{"tree_chunk, no graph", GdnForm::kChunked, Rollback::kTreeChunk, false},
+                           Form{"ring", GdnForm::kRecurrent, Rollback::kRing, true},
+                           Form{"snapshot", GdnForm::kRecurrent, Rollback::kSnapshot, true},
+                           Form{"tree_chunk", GdnForm::kChunked, Rollback::kTreeChunk, true}}) {
     const auto backend = make_cuda_backend(*checkpoint, options_of(form));
     std::vector<std::vector<std::int32_t>> texts;
     for (int seed = 0; seed < prompts; ++seed)
       texts.push_back(plain_text(*backend, prompt_of(static_cast<std::uint64_t>(seed)), count));
     double spoiled = 0;
-    for (int depth = shallowest; depth <= kDeepest; depth += step) {
+    for (int depth = 1; depth <= kDeepest; depth += step) {
       double sum = 0;
       for (int seed = 0; seed < prompts; ++seed) {
         const std::vector<std::int32_t> prompt = prompt_of(static_cast<std::uint64_t>(seed));

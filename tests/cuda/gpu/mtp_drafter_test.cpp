@@ -184,7 +184,9 @@ void follow_paths(ActivationFormat activations, double tolerance) {
     for (const std::int32_t node : path) sequence.push_back(tree.tokens()[static_cast<std::size_t>(node)]);
     if (round % 3 != 2) continue;  // two rounds of three go undrafted
     const Draft got = draft(*rounds, 11);
-    EXPECT_TRUE(draft(*rounds, 11) == got);
+    if (!racechecked()) {
+      EXPECT_TRUE(draft(*rounds, 11) == got);
+    }
     const auto against_prefill = [&](const std::vector<std::int32_t>& tokens) {
       fresh->reset();
       fresh->prefill(tokens);
@@ -222,7 +224,7 @@ TEST_F(MtpDrafterHopper, GraphsChangeNothing) {
   const std::vector<std::int32_t> text = random_tokens(200, 5);
   for (Backend* backend : {graphs.get(), plain.get()}) backend->prefill(std::span(text).first(30));
   std::size_t at = 30;
-  for (const std::size_t count : some<std::size_t>("rounds", {1, 3, 8, 9, 16, 17, 32}, 7, 2)) {
+  for (const std::size_t count : some<std::size_t>("rounds", {1, 3, 8, 9, 16, 32, 17}, 7, 1)) {
     EXPECT_TRUE(draft(*graphs, text[at], 7) == draft(*plain, text[at], 7)) << "at " << at;
     for (Backend* backend : {graphs.get(), plain.get()}) {
       backend->verify(std::span(text).subspan(at, count), {.logits = false});
@@ -235,7 +237,7 @@ TEST_F(MtpDrafterHopper, GraphsChangeNothing) {
 // Trees and chains drafted by the head write the text of plain decoding, in fewer rounds.
 TEST_F(MtpDrafterHopper, DraftsWriteTheGreedyText) {
   const auto backend = open_cuda(embedded_model(), options_of(BackendKind::kCuda, ActivationFormat::kBF16));
-  const std::size_t count = amount<std::size_t>("tokens", 120, 12, 8);
+  const std::size_t count = amount<std::size_t>("tokens", 120, 12, 3);
   const std::uint64_t prompts = amount("prompts", 3, 1);
   for (const std::int64_t candidates : some<std::int64_t>("candidates", {1, 4}, 2, 1)) {
     double tokens = 0;

@@ -123,15 +123,16 @@ TEST_P(CudaPrefix, ColdEqualsHitBitForBit) {
 class CudaPrefixCache : public HopperTest {};
 
 TEST_F(CudaPrefixCache, CoarserCheckpointsCostInOrder) {
-  const std::size_t count = amount<std::size_t>("tokens of the prompt", 700, 700, 140);
-  const std::vector<std::int32_t> prompt = text(4096, count, 1);
+  TARE_SKIP_WHERE_RACECHECKED("CudaPrefix.ColdEqualsHitBitForBit; checkpoints are coded on the host");
+  constexpr std::size_t kTokens = 700;
+  const std::vector<std::int32_t> prompt = text(4096, kTokens, 1);
   std::vector<double> errors;
   for (const char* codec : {"fp32", "bf16", "int8"}) {
     const Opened opened = open(embedded_model(), {std::string("prefix_cache.checkpoint=") + codec});
     PrefixCache cache(opened.backend->options().prefix_cache);
     const std::vector<float> cold = kept(cache.prefill(*opened.backend, opened.identity, prompt).logits);
     const PrefixCache::Prefilled hit = cache.prefill(*opened.backend, opened.identity, prompt);
-    EXPECT_EQ(hit.restored, static_cast<std::int64_t>(count) / kPage * kPage);
+    EXPECT_EQ(hit.restored, static_cast<std::int64_t>(kTokens) / kPage * kPage);
     errors.push_back(max_difference(cold, hit.logits));
   }
   std::cout << "[          ] largest error of logits: bf16 " << errors[1] << ", int8 " << errors[2] << "\n";
