@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/error_of.h"
+
 namespace tare {
 namespace {
 
@@ -11,14 +13,9 @@ using testing::HasSubstr;
 // Message and hint of the Error that `action` throws.
 template <class Action>
 std::string fault(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kInput);
-    return std::string(error.what()) + " | " + error.parts().hint;
-  }
-  ADD_FAILURE() << "no error";
-  return {};
+  const Error error = error_of(action);
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  return std::string(error.what()) + " | " + error.parts().hint;
 }
 
 TEST(ParseJson, NamesLineAndColumn) {

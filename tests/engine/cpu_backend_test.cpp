@@ -13,6 +13,7 @@
 #include "engine/formats/weight_codes.h"
 #include "tests/engine/cpu_fixture.h"
 #include "tests/engine/cpu_reference_model.h"
+#include "tests/error_of.h"
 
 namespace tare::engine::test {
 namespace {
@@ -148,22 +149,12 @@ TEST(CpuBackend, TwoBackendsOfDifferentInstructionSetsDoNotDisturbEachOther) {
   EXPECT_TRUE(same_bits(capture_prefill(*best, tokens).logits, before));
 }
 
-template <class Call>
-ErrorParts error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.parts();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
-
 TEST(CpuBackend, NaNWeightsAreRefusedByName) {
   for (const std::string name : {"layers.0.linear_attn.in_proj_qkv.weight", "embed_tokens.weight", "norm.weight",
                                  "layers.3.self_attn.k_norm.weight", "layers.0.linear_attn.in_proj_a.weight"}) {
     const WithNaN checkpoint(open_checkpoint(fixture("hybrid-headdim256").string()), name);
-    const ErrorParts error = error_of([&] { static_cast<void>(make_cpu_backend(checkpoint, exact_options())); });
+    const ErrorParts error =
+        error_of([&] { static_cast<void>(make_cpu_backend(checkpoint, exact_options())); }).parts();
     EXPECT_EQ(error.kind, ErrorKind::kInput);
     EXPECT_THAT(error.where + error.what, testing::HasSubstr(name));
     EXPECT_THAT(error.what,
@@ -179,12 +170,14 @@ TEST(CpuBackend, BadTokensAndFullCachesAreRefusedAndChangeNothing) {
   backend->prefill(good);
   const std::int32_t vocab = static_cast<std::int32_t>(backend->config().vocab_size);
   for (const std::vector<std::int32_t>& bad : {std::vector<std::int32_t>{1, vocab}, {-1}, {}, {1, 2, 3}}) {
-    EXPECT_EQ(error_of([&] { backend->prefill(bad); }).kind, ErrorKind::kInput);
-    EXPECT_EQ(error_of([&] { backend->verify(bad); }).kind, ErrorKind::kInput);
+    EXPECT_EQ(error_of([&] { backend->prefill(bad); }).parts().kind, ErrorKind::kInput);
+    EXPECT_EQ(error_of([&] { backend->verify(bad); }).parts().kind, ErrorKind::kInput);
   }
   EXPECT_THAT(error_of([&] {
                 backend->verify(std::vector<std::int32_t>{1, vocab});
-              }).where,
+              })
+                  .parts()
+                  .where,
               testing::HasSubstr("position 7"));
   EXPECT_EQ(backend->frontier(), 6);
   // To the exact last slot.
@@ -252,11 +245,11 @@ TEST(CpuBackend, LogitsThatAreNotFiniteAreReportedWithTheirPosition) {
     const WithHugeNorm checkpoint(open_checkpoint(fixture("hybrid-small").string()));
     const std::unique_ptr<Backend> backend = make_cpu_backend(checkpoint, options);
     const std::vector<std::int32_t> tokens = {1, 2, 3};
-    const ErrorParts error = error_of([&] { backend->prefill(tokens); });
+    const ErrorParts error = error_of([&] { backend->prefill(tokens); }).parts();
     EXPECT_EQ(error.kind, ErrorKind::kInvalid);
     EXPECT_THAT(error.where, testing::HasSubstr("position 2"));
     EXPECT_EQ(backend->frontier(), 0);
-    EXPECT_THAT(error_of([&] { backend->verify(tokens); }).where, testing::HasSubstr("position 0"));
+    EXPECT_THAT(error_of([&] { backend->verify(tokens); }).parts().where, testing::HasSubstr("position 0"));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "engine/backend/argmax.h"
 #include "engine/cpu/gdn_cache.h"
 #include "tests/engine/cpu_fixture.h"
+#include "tests/error_of.h"
 
 namespace tare::engine::test {
 namespace {
@@ -433,17 +434,6 @@ TEST(CpuRollbacks, OpsAndInventoryCountWhatEachMoves) {
   }
 }
 
-template <class Call>
-ErrorParts error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.parts();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
-
 TEST(CpuTreeErrors, ATreeTooDeepAndAPathThatIsNoneAreRefused) {
   EngineOptions options = exact_options();
   options.context = 12;
@@ -456,20 +446,20 @@ TEST(CpuTreeErrors, ATreeTooDeepAndAPathThatIsNoneAreRefused) {
   tree.add(0, 14);
   EXPECT_NO_THROW(backend->verify(tree));
   for (const std::vector<std::int32_t>& path : {std::vector<std::int32_t>{1}, {0, 1, 2}, {0, 4}, {0, -1}})
-    EXPECT_EQ(error_of([&] { backend->commit(path); }).kind, ErrorKind::kInternal);
+    EXPECT_EQ(error_of([&] { backend->commit(path); }).parts().kind, ErrorKind::kInternal);
   backend->commit(std::vector<std::int32_t>{0, 3});  // a refusal costs nothing
   EXPECT_EQ(backend->frontier(), 12);
-  EXPECT_EQ(error_of([&] { backend->commit(std::vector<std::int32_t>{0}); }).kind, ErrorKind::kInternal);
+  EXPECT_EQ(error_of([&] { backend->commit(std::vector<std::int32_t>{0}); }).parts().kind, ErrorKind::kInternal);
 
   backend->reset();
   backend->prefill(past);
   tree.add(3, 15);
-  const ErrorParts deep = error_of([&] { backend->verify(tree); });
+  const ErrorParts deep = error_of([&] { backend->verify(tree); }).parts();
   EXPECT_EQ(deep.kind, ErrorKind::kInput);
   EXPECT_EQ(deep.where, "context");
   TokenTree outside(1);
   outside.add(0, 1 << 20);
-  EXPECT_THAT(error_of([&] { backend->verify(outside); }).where, testing::HasSubstr("position 11"));
+  EXPECT_THAT(error_of([&] { backend->verify(outside); }).parts().where, testing::HasSubstr("position 11"));
 }
 
 TEST(CpuTreeErrors, TheChunkFormVerifiesChainsAndNamesTheOptionsThatVerifyTrees) {
@@ -479,7 +469,7 @@ TEST(CpuTreeErrors, TheChunkFormVerifiesChainsAndNamesTheOptionsThatVerifyTrees)
   TokenTree tree(4);
   tree.add(0, 5);
   tree.add(0, 6);
-  const ErrorParts error = error_of([&] { backend->verify(tree); });
+  const ErrorParts error = error_of([&] { backend->verify(tree); }).parts();
   EXPECT_EQ(error.kind, ErrorKind::kInput);
   EXPECT_EQ(error.where, "gdn.form");
   EXPECT_THAT(error.hint, testing::HasSubstr("rollback"));
@@ -487,14 +477,14 @@ TEST(CpuTreeErrors, TheChunkFormVerifiesChainsAndNamesTheOptionsThatVerifyTrees)
   for (const Rollback rollback : {Rollback::kSnapshot, Rollback::kTreeChunk}) {
     EngineOptions options = exact_options(GdnForm::kChunked);
     options.rollback = rollback;
-    const ErrorParts refused = error_of([&] { open_backend("hybrid-small", options); });
+    const ErrorParts refused = error_of([&] { open_backend("hybrid-small", options); }).parts();
     EXPECT_EQ(refused.kind, ErrorKind::kInput);
     EXPECT_EQ(refused.where, "rollback");
     EXPECT_THAT(refused.what, testing::HasSubstr("gdn.form recurrent"));
   }
   EngineOptions drafting = exact_options(GdnForm::kChunked);
   drafting.speculate.drafter = "mtp";
-  EXPECT_EQ(error_of([&] { open_backend("hybrid-small", drafting); }).where, "gdn.form");
+  EXPECT_EQ(error_of([&] { open_backend("hybrid-small", drafting); }).parts().where, "gdn.form");
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "tests/engine/cpu_fixture.h"
 #include "tests/engine/cpu_reference_model.h"
 #include "tests/engine/scratch_directory.h"
+#include "tests/error_of.h"
 
 namespace tare::engine::test {
 namespace {
@@ -33,16 +34,6 @@ EngineOptions with(std::initializer_list<const char*> assignments) {
   EngineOptions options = exact_options();
   for (const char* assignment : assignments) apply_option(options, assignment);
   return options;
-}
-
-ErrorParts error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.parts();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
 }
 
 // A digest of every packed matrix of the model, and of the gains beside them.
@@ -221,19 +212,21 @@ TEST_F(Quantise, ExcludedModulesStayAsTheyAreEverywhere) {
     json["modules_to_not_convert"] = kept;
   });
   const ErrorParts forgotten =
-      error_of([&] { (void)make_cpu_backend(*open_checkpoint(forgets.string()), exact_options()); });
+      error_of([&] { (void)make_cpu_backend(*open_checkpoint(forgets.string()), exact_options()); }).parts();
   EXPECT_THAT(forgotten.where, HasSubstr("modules_to_not_convert"));
   EXPECT_THAT(forgotten.what, HasSubstr("in_proj_a"));
   const auto claims = edited([](Json& json) {
     const Json codec = json["tensors"]["layers.0.linear_attn.in_proj_z.weight"];
     json["tensors"]["layers.0.linear_attn.in_proj_a.weight"] = codec;
   });
-  EXPECT_THAT(error_of([&] { (void)open_checkpoint(claims.string()); }).what, HasSubstr("in_proj_a.weight.codes"));
+  EXPECT_THAT(error_of([&] { (void)open_checkpoint(claims.string()); }).parts().what,
+              HasSubstr("in_proj_a.weight.codes"));
   const auto lies = edited([](Json& json) { json["weights"]["format"] = "q8"; });
-  EXPECT_THAT(error_of([&] { (void)make_cpu_backend(*open_checkpoint(lies.string()), exact_options()); }).what,
+  EXPECT_THAT(error_of([&] { (void)make_cpu_backend(*open_checkpoint(lies.string()), exact_options()); }).parts().what,
               HasSubstr("is stored as q4 with fp16 scales"));
   const auto foreign = edited([](Json& json) { json["quant_method"] = "fp8"; });
-  EXPECT_THAT(error_of([&] { (void)open_checkpoint(foreign.string()); }).where, HasSubstr("quantization_config"));
+  EXPECT_THAT(error_of([&] { (void)open_checkpoint(foreign.string()); }).parts().where,
+              HasSubstr("quantization_config"));
 }
 
 // The same excluded tensor really stored as codes, by a writer that has another idea of what to quantise.
@@ -258,21 +251,21 @@ TEST_F(Quantise, AWriterThatQuantisesAGateIsCaught) {
   };
   const auto original = open_checkpoint(fixture("hybrid-small").string());
   const Misnamed misnamed(open_checkpoint(write(*original, with({"weights.format=q4"})).string()));
-  EXPECT_THAT(error_of([&] { (void)with_stored_weights({}, misnamed); }).what, HasSubstr("is never quantised"));
+  EXPECT_THAT(error_of([&] { (void)with_stored_weights({}, misnamed); }).parts().what, HasSubstr("is never quantised"));
 }
 
 TEST_F(Quantise, OtherWeightsOfAQuantisedCheckpointAreRefused) {
   const auto original = open_checkpoint(fixture("hybrid-small").string());
   const auto stored = open_checkpoint(write(*original, with({"weights.format=q4"})).string());
-  EXPECT_EQ(error_of([&] { (void)make_cpu_backend(*stored, with({"weights.format=q8"})); }).where, "weights");
-  EXPECT_EQ(error_of([&] { (void)make_cpu_backend(*stored, with({"weights.scales=e4m3"})); }).where, "weights");
+  EXPECT_EQ(error_of([&] { (void)make_cpu_backend(*stored, with({"weights.format=q8"})); }).parts().where, "weights");
+  EXPECT_EQ(error_of([&] { (void)make_cpu_backend(*stored, with({"weights.scales=e4m3"})); }).parts().where, "weights");
   // Overrides of a drafter are not about this checkpoint.
   const EngineOptions drafts =
       with_stored_weights(with({R"(weights.overrides=[{"tensors": "drafter", "format": "q8"}])"}), *stored);
   EXPECT_EQ(drafts.format_of(TensorClass::kMlp, 0), WeightFormat::kQ4);
   EXPECT_EQ(drafts.format_of(TensorClass::kDrafter, 0), WeightFormat::kQ8);
   // A screen of other bits needs the head's own numbers.
-  EXPECT_THAT(error_of([&] { (void)make_cpu_backend(*stored, with({"head.screen=q3"})); }).what,
+  EXPECT_THAT(error_of([&] { (void)make_cpu_backend(*stored, with({"head.screen=q3"})); }).parts().what,
               HasSubstr("stored as codes"));
 }
 
@@ -280,7 +273,7 @@ TEST_F(Quantise, WhatCannotBeWrittenIsRefused) {
   const auto original = open_checkpoint(fixture("hybrid-small").string());
   ThreadPool pool(1);
   const auto refused = [&](const Checkpoint& checkpoint, const EngineOptions& options, const fs::path& out) {
-    return error_of([&] { (void)quantise_checkpoint(checkpoint, options, out, pool); });
+    return error_of([&] { (void)quantise_checkpoint(checkpoint, options, out, pool); }).parts();
   };
   const fs::path out = scratch_.path() / "new";
   EXPECT_THAT(refused(*original, exact_options(), out).what, HasSubstr("as it is"));

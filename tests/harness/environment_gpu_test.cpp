@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "harness/environment/gpu.h"
+#include "tests/error_of.h"
 #include "tests/harness/fake_nvml/fake_gpu.h"
 #include "tests/harness/ledger_rows.h"
 #include "tests/harness/test_child.h"
@@ -27,16 +28,6 @@ class GpuTest : public testing::Test {
  protected:
   FreshFolder folder_;
   FakeGpu gpu_{folder_.path() / "gpu.txt"};
-
-  static Error fault_of(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      return error;
-    }
-    ADD_FAILURE() << "no error";
-    return internal_error("none");
-  }
 };
 
 TEST_F(GpuTest, ReadsEverything) {
@@ -80,7 +71,7 @@ TEST_F(GpuTest, IsFoundByItsPciBusIdNotByItsPlace) {
   EXPECT_EQ(nvml.device("0000:02:00.0").sample_quickly().sm_clock_mhz, 345);
   ASSERT_EQ(nvml.devices().size(), 2U);
   EXPECT_EQ(nvml.devices()[0].facts().pci_bus_id, "0000:02:00.0");
-  const Error error = fault_of([&] { (void)nvml.device("0000:03:00.0"); });
+  const Error error = error_of([&] { (void)nvml.device("0000:03:00.0"); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("0000:03:00.0"), HasSubstr("not found")));
 }
@@ -113,14 +104,14 @@ TEST_F(GpuTest, AnOldDriverGivesEventReasonsUnderTheirFormerNameAndNoEnergy) {
 }
 
 TEST_F(GpuTest, AMissingLibraryIsTheEnvironmentAndSaysWhatIsLost) {
-  const Error error = fault_of([] { (void)Nvml("libno-such-nvml.so.1"); });
+  const Error error = error_of([] { (void)Nvml("libno-such-nvml.so.1"); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), HasSubstr("libno-such-nvml.so.1"));
   EXPECT_THAT(error.parts().hint, HasSubstr("not recorded"));
 }
 
 TEST_F(GpuTest, ALibraryThatIsNotNvmlIsRefused) {
-  EXPECT_THAT(fault_of([] { (void)Nvml("libm.so.6"); }).what(), HasSubstr("lacks nvmlInit_v2"));
+  EXPECT_THAT(error_of([] { (void)Nvml("libm.so.6"); }).what(), HasSubstr("lacks nvmlInit_v2"));
 }
 
 TEST_F(GpuTest, WhatWasFoundIsSaidInALine) {
@@ -130,7 +121,7 @@ TEST_F(GpuTest, WhatWasFoundIsSaidInALine) {
 
 TEST_F(GpuTest, AMissingPermissionIsTheEnvironment) {
   gpu_.add("init denied 1");
-  const Error error = fault_of([] { (void)Nvml(kLibrary); });
+  const Error error = error_of([] { (void)Nvml(kLibrary); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), HasSubstr("insufficient permissions"));
 }

@@ -25,8 +25,8 @@ using testing::IsEmpty;
 
 TEST_F(LedgerTest, AFileThatIsNoDatabaseIsInputNotACrash) {
   std::ofstream(file_) << std::string(5000, 'x');
-  EXPECT_EQ(fault_of([&] { (void)open(); }).kind(), ErrorKind::kInput);
-  EXPECT_EQ(fault_of([&] { (void)Ledger::open_for_reading(file_); }).kind(), ErrorKind::kInput);
+  EXPECT_EQ(error_of([&] { (void)open(); }).kind(), ErrorKind::kInput);
+  EXPECT_EQ(error_of([&] { (void)Ledger::open_for_reading(file_); }).kind(), ErrorKind::kInput);
 }
 
 TEST_F(LedgerTest, ADamagedFileIsFoundWhenItIsOpened) {
@@ -39,7 +39,7 @@ TEST_F(LedgerTest, ADamagedFileIsFoundWhenItIsOpened) {
   ASSERT_GT(bytes.size(), 40'000U);
   bytes.replace(16'384, 12'288, std::string(12'288, '\x5a'));
   std::ofstream(file_, std::ios::binary) << bytes;
-  const Error error = fault_of([&] { (void)Ledger::open_for_reading(file_); });
+  const Error error = error_of([&] { (void)Ledger::open_for_reading(file_); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_THAT(error.what(), HasSubstr(kLedgerFile));
 }
@@ -48,14 +48,14 @@ TEST_F(LedgerTest, ATruncatedFileIsFoundWhenItIsOpened) {
   { Ledger ledger = open_with_texts(); }
   const std::string bytes = read_text_file(file_);
   std::ofstream(file_, std::ios::binary) << bytes.substr(0, bytes.size() / 2);
-  EXPECT_EQ(fault_of([&] { (void)Ledger::open_for_reading(file_); }).kind(), ErrorKind::kInput);
+  EXPECT_EQ(error_of([&] { (void)Ledger::open_for_reading(file_); }).kind(), ErrorKind::kInput);
 }
 
 TEST_F(LedgerTest, AChangedTextIsFoundByItsDigest) {
   { Ledger ledger = open_with_texts(); }
   execute("UPDATE texts SET tokens = x'0100000002000000' WHERE prompt_id = '2'");
   const Ledger ledger = Ledger::open_for_reading(file_);
-  EXPECT_THAT(fault_of([&] { (void)ledger.texts(); }).what(), AllOf(HasSubstr("prompt '2'"), HasSubstr("digest")));
+  EXPECT_THAT(error_of([&] { (void)ledger.texts(); }).what(), AllOf(HasSubstr("prompt '2'"), HasSubstr("digest")));
 }
 
 // A child begins a transaction, writes a part of it, and is killed: the ledger is as before.
@@ -121,7 +121,7 @@ TEST_F(LedgerTest, ARunThatWasMeasuredWaitsForALedgerThatIsHeld) {
   char done = 0;
   ASSERT_EQ(::read(pipe_ends[0], &done, 1), 1);
   ASSERT_EQ(done, 'y');
-  EXPECT_EQ(fault_of([&] { (void)Ledger::open_for_reading(file_); }).kind(), ErrorKind::kEnvironment);
+  EXPECT_EQ(error_of([&] { (void)Ledger::open_for_reading(file_); }).kind(), ErrorKind::kEnvironment);
   EXPECT_NO_THROW(ledger.finish_run(run, {30, {result_of("1", 0)}, {}}));
   EXPECT_EQ(::waitpid(holder, nullptr, 0), holder);
   ::close(pipe_ends[0]);

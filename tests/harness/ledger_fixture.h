@@ -6,22 +6,11 @@
 #include <filesystem>
 #include <string>
 
-#include "base/error.h"
 #include "base/sqlite/sqlite.h"
+#include "tests/error_of.h"
 #include "tests/harness/ledger_rows.h"
 
 namespace tare::harness {
-
-template <class Action>
-Error fault_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return internal_error("none");
-}
 
 class LedgerTest : public testing::Test {
  protected:

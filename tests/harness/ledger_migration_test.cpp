@@ -26,7 +26,7 @@ TEST_F(LedgerTest, ANewerVersionIsRefusedWithBothVersionsAndUntouched) {
   { const Ledger ledger = open(); }
   execute("PRAGMA user_version = " + std::to_string(kLedgerVersion + 1));
   const std::string before = read_text_file(file_);
-  const Error error = fault_of([&] { (void)open(); });
+  const Error error = error_of([&] { (void)open(); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("version " + std::to_string(kLedgerVersion + 1)),
                                   HasSubstr("versions 1 to " + std::to_string(kLedgerVersion))));

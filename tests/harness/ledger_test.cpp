@@ -82,14 +82,14 @@ TEST_F(LedgerTest, ReadsBackWhatWasWritten) {
 
 TEST_F(LedgerTest, AnotherExperimentIsRefusedWithBothDigests) {
   { const Ledger ledger = open(); }
-  const Error error = fault_of([&] { (void)Ledger::open_for_writing(file_, identity_of("bbbb")); });
+  const Error error = error_of([&] { (void)Ledger::open_for_writing(file_, identity_of("bbbb")); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("aaaa"), HasSubstr("bbbb"), HasSubstr(kLedgerFile)));
 }
 
 TEST_F(LedgerTest, AFileOfAnotherProgramIsRefused) {
   execute("CREATE TABLE notes (text)");
-  const Error error = fault_of([&] { (void)open(); });
+  const Error error = error_of([&] { (void)open(); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_THAT(error.what(), HasSubstr("no ledger"));
 }
@@ -267,15 +267,15 @@ TEST_F(LedgerTest, ProfilesComeBackAsTheyWere) {
 }
 
 TEST_F(LedgerTest, AMissingLedgerIsInput) {
-  EXPECT_EQ(fault_of([&] { (void)Ledger::open_for_reading(folder_ / "none.sqlite"); }).kind(), ErrorKind::kInput);
+  EXPECT_EQ(error_of([&] { (void)Ledger::open_for_reading(folder_ / "none.sqlite"); }).kind(), ErrorKind::kInput);
 }
 
 TEST_F(LedgerTest, AFolderThatCannotBeWrittenIsTheEnvironment) {
   // Nobody can make a file in /proc, whoever runs the test.
-  const Error error = fault_of([&] { (void)Ledger::open_for_writing("/proc/ledger.sqlite", identity_of("a")); });
+  const Error error = error_of([&] { (void)Ledger::open_for_writing("/proc/ledger.sqlite", identity_of("a")); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), HasSubstr("/proc/ledger.sqlite"));
-  EXPECT_EQ(fault_of([&] { (void)RunLock("/proc"); }).kind(), ErrorKind::kEnvironment);
+  EXPECT_EQ(error_of([&] { (void)RunLock("/proc"); }).kind(), ErrorKind::kEnvironment);
 }
 
 TEST_F(LedgerTest, AReaderCannotWrite) {
@@ -367,14 +367,14 @@ TEST_F(LedgerTest, TextsAreWrittenOnce) {
   EXPECT_NO_THROW(ledger.store_texts({text_of("1"), text_of("2")}));
   TextRecord other = text_of("2");
   other.tokens.back() = 6;
-  const Error error = fault_of([&] { ledger.store_texts({text_of("1"), other}); });
+  const Error error = error_of([&] { ledger.store_texts({text_of("1"), other}); });
   EXPECT_THAT(error.what(), HasSubstr("prompt '2'"));
   EXPECT_THROW(ledger.store_texts({text_of("1")}), Error);
 }
 
 TEST_F(LedgerTest, ASecondRunOnOneDirectoryIsRefusedNamingTheFirst) {
   const RunLock lock(folder_);
-  const Error error = fault_of([&] { (void)RunLock(folder_); });
+  const Error error = error_of([&] { (void)RunLock(folder_); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_THAT(error.what(), HasSubstr(std::to_string(::getpid())));
 }

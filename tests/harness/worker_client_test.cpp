@@ -14,6 +14,8 @@
 #include <string_view>
 #include <thread>
 
+#include "tests/error_of.h"
+
 namespace tare::harness {
 namespace {
 
@@ -24,17 +26,6 @@ const std::string kShim = std::string(TARE_SOURCE_DIR) + "/tests/harness/shims/w
 
 WorkerClient shim(const std::string& fault, double call_s = 20) {
   return {"a", {kShim, fault}, {20, call_s}};
-}
-
-template <class Action>
-Error fault(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(ErrorKind::kInternal, "none");
 }
 
 bool is_alive(pid_t pid) {
@@ -80,7 +71,7 @@ TEST(WorkerClient, RunsAWorkerInAnotherLanguage) {
 TEST(WorkerClient, ReportsADeadWorkerWithItsLastWords) {
   WorkerClient worker = shim("die-at-run");
   (void)worker.open({"any", Json::object(), {}});
-  const Error error = fault([&] { (void)worker.run(some_call()); });
+  const Error error = error_of([&] { (void)worker.run(some_call()); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("arm a: prompt 1"), HasSubstr("killed by signal 11")));
   EXPECT_THAT(error.parts().hint, HasSubstr("last words of the worker"));
@@ -88,7 +79,7 @@ TEST(WorkerClient, ReportsADeadWorkerWithItsLastWords) {
 
 TEST(WorkerClient, ReportsAWorkerThatDiesWhileOpening) {
   WorkerClient worker = shim("die-at-open");
-  const Error error = fault([&] { (void)worker.open({"any", Json::object(), {}}); });
+  const Error error = error_of([&] { (void)worker.open({"any", Json::object(), {}}); });
   EXPECT_THAT(error.what(), HasSubstr("exit code 3"));
   EXPECT_THAT(error.parts().hint, HasSubstr("on fire"));
 }
@@ -96,7 +87,7 @@ TEST(WorkerClient, ReportsAWorkerThatDiesWhileOpening) {
 TEST(WorkerClient, StopsAHungWorkerAndSaysSo) {
   WorkerClient worker = shim("hang-at-run", 0.3);
   (void)worker.open({"any", Json::object(), {}});
-  const Error error = fault([&] { (void)worker.run(some_call()); });
+  const Error error = error_of([&] { (void)worker.run(some_call()); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), HasSubstr("gave no answer"));
   EXPECT_THAT(error.parts().hint, HasSubstr("going to sleep"));
@@ -120,7 +111,7 @@ TEST_P(SilentWorker, IsReportedWithItsArmAndWhatItWasAskedFor) {
   const bool hangs = std::string_view(GetParam().fault).starts_with("hang");
   // One that is to hang while it starts gets no more time than it needs to say its last words.
   const double start_s = hangs && std::string_view(GetParam().call) != "prompt 1" ? 4 : 20;
-  const Error error = fault([&] {
+  const Error error = error_of([&] {
     WorkerClient worker("a", {kShim, GetParam().fault}, {start_s, 0.3});
     (void)worker.open({"any", Json::object(), {}});
     (void)worker.run(some_call());
@@ -151,7 +142,7 @@ TEST(WorkerClient, StopsAWorkerThatReadsNoMore) {
   (void)worker.open({"any", Json::object(), {}});
   RunCall call = some_call();
   call.prompt.assign(100'000, 17);
-  const Error error = fault([&] { (void)worker.run(call); });
+  const Error error = error_of([&] { (void)worker.run(call); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), HasSubstr("did not take the call"));
   EXPECT_TRUE(ends_within(worker.pid(), 2000ms));
@@ -160,7 +151,7 @@ TEST(WorkerClient, StopsAWorkerThatReadsNoMore) {
 TEST(WorkerClient, StopsAWorkerWhoseLineNeverEnds) {
   WorkerClient worker = shim("flood");
   (void)worker.open({"any", Json::object(), {}});
-  EXPECT_THAT(fault([&] { (void)worker.run(some_call()); }).what(), HasSubstr("without ending its line"));
+  EXPECT_THAT(error_of([&] { (void)worker.run(some_call()); }).what(), HasSubstr("without ending its line"));
   EXPECT_TRUE(ends_within(worker.pid(), 2000ms));
 }
 
@@ -176,7 +167,7 @@ TEST(WorkerClient, EndsAWorkerThatDoesNotWantToClose) {
 
 TEST(WorkerClient, PassesOnTheWorkersOwnError) {
   WorkerClient worker = shim("good");
-  const Error error = fault([&] { (void)worker.open({"missing", Json::object(), {}}); });
+  const Error error = error_of([&] { (void)worker.open({"missing", Json::object(), {}}); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_THAT(error.what(), HasSubstr("there is no such model"));
   EXPECT_NO_THROW((void)worker.open({"any", Json::object(), {}}));  // it is still usable
@@ -185,12 +176,12 @@ TEST(WorkerClient, PassesOnTheWorkersOwnError) {
 TEST(WorkerClient, RefusesNonsenseAndOtherVersions) {
   WorkerClient worker = shim("nonsense");
   (void)worker.open({"any", Json::object(), {}});
-  EXPECT_THAT(fault([&] { (void)worker.run(some_call()); }).parts().hint, HasSubstr("warming up"));
-  EXPECT_THAT(fault([] { (void)shim("wrong-version"); }).what(), HasSubstr("version 2"));
+  EXPECT_THAT(error_of([&] { (void)worker.run(some_call()); }).parts().hint, HasSubstr("warming up"));
+  EXPECT_THAT(error_of([] { (void)shim("wrong-version"); }).what(), HasSubstr("version 2"));
 }
 
 TEST(WorkerClient, RefusesAProgramThatIsNotThere) {
-  const Error error = fault([] { WorkerClient("a", {"/nonexistent/worker"}, {}); });
+  const Error error = error_of([] { WorkerClient("a", {"/nonexistent/worker"}, {}); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_THAT(error.what(), HasSubstr("/nonexistent/worker"));
 }

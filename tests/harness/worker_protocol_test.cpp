@@ -2,23 +2,13 @@
 #include <gtest/gtest.h>
 
 #include "harness/worker/protocol.h"
+#include "tests/error_of.h"
 #include "tests/harness/schema_check.h"
 
 namespace tare::harness {
 namespace {
 
 using testing::HasSubstr;
-
-template <class Action>
-std::string fault(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
 
 RunReply reply() {
   RunReply result;
@@ -122,52 +112,55 @@ TEST(Protocol, AProfilesRoundIsOptionalAndOfItsRows) {
   EXPECT_TRUE(parse_profile_reply(parse_json(to_line(without), "line"), "line").round.empty());
   ProfileReply stranger = profile();
   stranger.round[0].row = 2;
-  EXPECT_THAT(fault([&] { (void)parse_profile_reply(parse_json(to_line(stranger), "line"), "line"); }),
+  EXPECT_THAT(error_of([&] { (void)parse_profile_reply(parse_json(to_line(stranger), "line"), "line"); }).what(),
               HasSubstr("row"));
   ProfileReply backwards = profile();
   backwards.round[1].end_us = 2;
-  EXPECT_THAT(fault([&] { (void)parse_profile_reply(parse_json(to_line(backwards), "line"), "line"); }),
+  EXPECT_THAT(error_of([&] { (void)parse_profile_reply(parse_json(to_line(backwards), "line"), "line"); }).what(),
               HasSubstr("end_us"));
 }
 
 TEST(Protocol, RefusesProfilesThatDoNotAddUp) {
   ProfileReply more = profile();
   more.rows[0].us += 1;
-  EXPECT_THAT(fault([&] { (void)parse_profile_reply(parse_json(to_line(more), "line"), "line"); }),
+  EXPECT_THAT(error_of([&] { (void)parse_profile_reply(parse_json(to_line(more), "line"), "line"); }).what(),
               HasSubstr("add up to 11 us, span_us is 10"));
   ProfileReply fewer = profile();
   fewer.rounds = 1;
-  EXPECT_THAT(fault([&] { (void)parse_profile_reply(parse_json(to_line(fewer), "line"), "line"); }),
+  EXPECT_THAT(error_of([&] { (void)parse_profile_reply(parse_json(to_line(fewer), "line"), "line"); }).what(),
               HasSubstr("profiled 1 rounds, the run had 2, 2 of them not stalled"));
   ProfileReply other = profile();
   other.source = "guesses";
-  EXPECT_THAT(fault([&] { (void)parse_profile_reply(parse_json(to_line(other), "line"), "line"); }),
+  EXPECT_THAT(error_of([&] { (void)parse_profile_reply(parse_json(to_line(other), "line"), "line"); }).what(),
               HasSubstr("must be kernels or ops"));
 }
 
 TEST(Protocol, RefusesRepliesWhoseNumbersDoNotAddUp) {
   RunReply broken = reply();
   broken.decode_ns = 31;
-  EXPECT_THAT(fault([&] { (void)parse_run_reply(parse_json(to_line(broken), "l"), "l"); }), HasSubstr("not the sum"));
+  EXPECT_THAT(error_of([&] { (void)parse_run_reply(parse_json(to_line(broken), "l"), "l"); }).what(),
+              HasSubstr("not the sum"));
   broken = reply();
   broken.round_tokens = {1, 2};
-  EXPECT_THAT(fault([&] { (void)parse_run_reply(parse_json(to_line(broken), "l"), "l"); }), HasSubstr("committed 3"));
+  EXPECT_THAT(error_of([&] { (void)parse_run_reply(parse_json(to_line(broken), "l"), "l"); }).what(),
+              HasSubstr("committed 3"));
   broken = reply();
   broken.round_tokens = {2};
-  EXPECT_THAT(fault([&] { (void)parse_run_reply(parse_json(to_line(broken), "l"), "l"); }),
+  EXPECT_THAT(error_of([&] { (void)parse_run_reply(parse_json(to_line(broken), "l"), "l"); }).what(),
               HasSubstr("different lengths"));
 }
 
 TEST(Protocol, RefusesUnknownCallKeysAndNegativeTokens) {
-  EXPECT_THAT(
-      fault([] { (void)parse_open_call(parse_json(R"({"call": "open", "model": "m", "optoins": {}})", "l"), "l"); }),
-      HasSubstr("optoins"));
-  EXPECT_THAT(fault([] {
+  EXPECT_THAT(error_of([] {
+                (void)parse_open_call(parse_json(R"({"call": "open", "model": "m", "optoins": {}})", "l"), "l");
+              }).what(),
+              HasSubstr("optoins"));
+  EXPECT_THAT(error_of([] {
                 (void)parse_run_call(parse_json(R"({"call": "run", "prompt_id": "1", "prompt": [-1], "temperature": 0,
                                                     "seed": 0, "max_tokens": 1})",
                                                 "l"),
                                      "l");
-              }),
+              }).what(),
               HasSubstr("prompt[0]"));
 }
 
@@ -184,7 +177,7 @@ TEST(Protocol, ErrorReplyBecomesTheWorkersErrorWithinTheArm) {
 }
 
 TEST(Protocol, RefusesTheReplyToAnotherCall) {
-  EXPECT_THAT(fault([] { expect_reply(parse_json(close_reply_line(), "l"), "run", "arm a"); }),
+  EXPECT_THAT(error_of([] { expect_reply(parse_json(close_reply_line(), "l"), "run", "arm a"); }).what(),
               HasSubstr("answered 'close' to the call 'run'"));
 }
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "engine/backends/make_backend.h"
 #include "engine/decode/session.h"
+#include "tests/error_of.h"
 
 namespace tare::profiles {
 namespace {
@@ -34,17 +35,6 @@ const std::vector<engine::LaunchRecord> kDeclared = {{"product q4", "layers.3.ml
                                                      {"norm", "norm.weight", 0, 0}};
 DeclaredLaunches declared() {
   return always(kDeclared);
-}
-
-template <class Action>
-std::string fault(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
 }
 
 TEST(ReplayProfile, SumsUpWhatLiesWithinTheRounds) {
@@ -143,9 +133,9 @@ TEST(ReplayProfile, CountsWhatTheCollectorLost) {
 }
 
 TEST(ReplayProfile, RefusesWhatIsNotWhole) {
-  EXPECT_THAT(fault([&] { (void)make_replay_profile(kernels(), {}, declared()); }), HasSubstr("no rounds"));
+  EXPECT_THAT(error_of([&] { (void)make_replay_profile(kernels(), {}, declared()); }).what(), HasSubstr("no rounds"));
   const std::vector<RoundMark> three = {kMarks[0], {320, 380, 0}, kMarks[1]};
-  EXPECT_THAT(fault([&] { (void)make_replay_profile(kernels(), three, declared()); }),
+  EXPECT_THAT(error_of([&] { (void)make_replay_profile(kernels(), three, declared()); }).what(),
               HasSubstr("round 2 of 3 has no records"));
 }
 
