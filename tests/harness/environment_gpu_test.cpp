@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <functional>
 
 #include "base/error.h"
 #include "harness/environment/gpu.h"
