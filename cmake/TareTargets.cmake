@@ -18,6 +18,10 @@ function(tare_test_optimisation name)
   target_compile_options(${name} PRIVATE $<$<AND:$<CONFIG:RelWithDebInfo>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
+# Where tests put their folders, which are called after them: two checkouts may be tested at the same time.
+set(TARE_TEST_FOLDERS ${CMAKE_BINARY_DIR}/test-folders)
+file(MAKE_DIRECTORY ${TARE_TEST_FOLDERS})
+
 # tare_test(NAME SOURCES ... LIBS ...): GoogleTest program, each TEST registered with ctest.
 function(tare_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
@@ -27,5 +31,5 @@ function(tare_test name)
   target_compile_definitions(${name} PRIVATE TARE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TARE_BINARY_DIR="${CMAKE_BINARY_DIR}")
   tare_test_optimisation(${name})
   tare_precompiled(${name} tare_test_headers)
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ENVIRONMENT TEST_TMPDIR=${TARE_TEST_FOLDERS})
 endfunction()

@@ -1,10 +1,14 @@
 // What goes wrong around a run, on purpose: workers that end or fall silent, a full disk, a locked ledger, a clock that
 // is set, signals, two runs at once. Each time: the exit code and the words, what was measured before is whole, and the
 // same command goes on to the end.
+#include <elf.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sqlite3.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <ostream>
 #include <thread>
@@ -20,6 +24,22 @@ using testing::HasSubstr;
 using namespace std::chrono_literals;
 
 const std::string kShim = std::string(TARE_SOURCE_DIR) + "/tests/harness/shims/worker_shim.py";
+
+// Memory that a program's own image takes: 8 MB, and 77 with CUDA's kernels in it.
+std::uint64_t image_bytes(const std::string& program) {
+  std::ifstream file(program, std::ios::binary);
+  Elf64_Ehdr header{};
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
+  file.seekg(static_cast<std::streamoff>(header.e_phoff));
+  std::uint64_t bytes = 0;
+  for (int i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment{};
+    file.read(reinterpret_cast<char*>(&segment), sizeof segment);
+    if (segment.p_type == PT_LOAD) bytes = std::max<std::uint64_t>(bytes, segment.p_vaddr + segment.p_memsz);
+  }
+  EXPECT_TRUE(file.good()) << program;
+  return bytes;
+}
 
 // One that has ended and that nobody has waited for is gone as far as we care.
 bool is_alive(pid_t pid) {
@@ -133,7 +153,10 @@ TEST_F(Faults, AWorkerThatRunsOutOfMemorySaysSo) {
   GTEST_SKIP() << "a sanitizer's shadow memory is larger than any limit";
 #endif
   Json experiment = small_experiment();
-  const std::string limited = write("limited.sh", "#!/bin/sh\nulimit -v 60000\nexec " + tare() + " worker\n");
+  constexpr std::uint64_t kBesideImage = 53'000'000;  // enough to start and to open the model, not for these caches
+  const std::uint64_t kilobytes = (image_bytes(tare()) + kBesideImage) / 1024;
+  const std::string limited =
+      write("limited.sh", fmt::format("#!/bin/sh\nulimit -v {}\nexec {} worker\n", kilobytes, tare()));
   std::filesystem::permissions(limited, std::filesystem::perms::owner_all);
   experiment["arms"][1]["program"] = {limited};
   experiment["arms"][1]["options"]["context"] = 8192;
