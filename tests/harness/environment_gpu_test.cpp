@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-
 #include "base/error.h"
 #include "harness/environment/gpu.h"
 #include "tests/error_of.h"
