@@ -136,15 +136,7 @@ struct WarpRows {
 #pragma unroll
     for (int step = 0; step < kTile / 16; ++step) {
       std::uint32_t weights[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float* score = scores[2 * step + i / 2] + i % 2 * 2;
-        const float2 exact{exp2f(score[0] - references[i % 2]), exp2f(score[1] - references[i % 2])};
-        const __nv_bfloat162 rounded = __float22bfloat162_rn(exact);
-        weights[i] = *reinterpret_cast<const std::uint32_t*>(&rounded);
-        const float2 kept = __bfloat1622float2(rounded);  // what is summed is what is divided by
-        weight_sums[i % 2] += kept.x + kept.y;
-      }
+      weigh(scores[2 * step], scores[2 * step + 1], references, weights, weight_sums);
 #pragma unroll
       for (int pair = 0; pair < kDimTiles / 2; ++pair) {
         std::uint32_t b[4];

@@ -299,15 +299,7 @@ struct Mixer {
     for (int unit = 0; unit < kQuarterUnits; ++unit) {
       if (unit >= count) break;
       std::uint32_t weights[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float* score = scores[unit][i / 2] + i % 2 * 2;
-        const float2 exact{exp2f(score[0] - references[i % 2]), exp2f(score[1] - references[i % 2])};
-        const __nv_bfloat162 rounded = __float22bfloat162_rn(exact);
-        weights[i] = *reinterpret_cast<const std::uint32_t*>(&rounded);
-        const float2 kept = __bfloat1622float2(rounded);  // what is summed is what is divided by
-        weight_sums[i % 2] += kept.x + kept.y;
-      }
+      weigh(scores[unit][0], scores[unit][1], references, weights, weight_sums);
 #pragma unroll
       for (int pair = 0; pair < kDims / 16; ++pair) {
         std::uint32_t b[4];
