@@ -314,6 +314,10 @@ std::vector<Field> make_fields() {
       "cuda.activating_product", [](EngineOptions & o) -> auto& { return o.cuda.activating_product; },
       "the product of gate and up applies the MLP's activation itself where its rows come out evenly over the SMs; "
       "false: a kernel of its own does"));
+  fields.push_back(integer_field(
+      "cuda.late_stages", 0, 64, [](EngineOptions & o) -> auto& { return o.cuda.late_stages; },
+      "of the target's products behind a norm, the stages of weights that the later half of the thread blocks asks for "
+      "before it waits, so that the norm reads first; 0: all that a ring holds"));
   fields.push_back({"cuda.l2_fill_mb",
                     "number",
                     {},

@@ -96,6 +96,8 @@ struct EngineOptions {
                                 // for; -1: at once
     bool activating_product = true;  // gate's and up's product applies the activation itself where its rows come out
                                      // evenly over the SMs; false: a kernel of its own does
+    std::int64_t late_stages = 4;    // of the target's products behind a norm, what the later half of the thread blocks
+                                     // asks for before the wait, in stages of their rings; 0: all that a ring holds
     double l2_fill_mb = 0;           // weights that the extra blocks of a GDN or attention kernel pull into L2
     std::int64_t l2_fill_blocks = 16;
   } cuda;

@@ -160,6 +160,7 @@ CudaForward::CudaForward(const ModelConfig& config, const EngineOptions& options
       weights_(weights),
       device_(device),
       settings_(product_settings(options, device)),
+      behind_norm_settings_(with_late_stages(settings_, options.cuda.late_stages)),
       out_settings_(out_settings(options, device)),
       gate_up_(config.intermediate_size, config.hidden_size, options, device) {
   const Sizes sizes = sizes_of(config, options, capacity, device);
@@ -263,10 +264,10 @@ void CudaForward::activate(const Pass& pass, const CudaLayerWeights& weights, co
     CudaLaunch launch = pass.launch;
     launch.part = weights.gate_up.names.front();
     launch.bytes = weights.gate_up.bytes();
-    gate_up_.launch(weights.gate_up.matrix, normed, out, results_.as<float>(), settings_, launch);
+    gate_up_.launch(weights.gate_up.matrix, normed, out, results_.as<float>(), behind_norm_settings_, launch);
     return;
   }
-  const ProductResult gate_up = multiply(pass, weights.gate_up, normed, {}, settings_);
+  const ProductResult gate_up = multiply(pass, weights.gate_up, normed, {}, behind_norm_settings_);
   launch_mlp_activation(gate_up, pass.tokens, static_cast<int>(config_.intermediate_size), out, pass.launch);
 }
 
@@ -283,7 +284,7 @@ ProductResult CudaForward::run_gdn(const Pass& pass, std::int64_t layer, const O
   const auto gate_rows = static_cast<int>(2 * config_.linear_value_heads);
   const SideRows side{
       .weights = weights.gates.as<std::uint16_t>(), .rows = gate_rows, .out = gate_results_.as<float>()};
-  const ProductResult qkvz = multiply(pass, weights.qkvz, input, side, settings_);
+  const ProductResult qkvz = multiply(pass, weights.qkvz, input, side, behind_norm_settings_);
   const ProductResult gates{.data = side.out, .rows = gate_rows};
   const Operand mixed = operand(pass, OperandKind::kMixed, weights.out.matrix);
   CudaLaunch launch = pass.launch;
@@ -306,7 +307,7 @@ ProductResult CudaForward::run_attention(const Pass& pass, std::int64_t layer, c
   const CudaAttentionLayerWeights& weights = *weights_.layers[static_cast<std::size_t>(layer)].attention;
   const CudaKeyValueCache& cache = *layers_[static_cast<std::size_t>(layer)].attention;
   const CudaRopeTable rope{cosines_.as<float>(), sines_.as<float>()};
-  const ProductResult qkv = multiply(pass, weights.qkv, input, {}, settings_);
+  const ProductResult qkv = multiply(pass, weights.qkv, input, {}, behind_norm_settings_);
   const Operand mixed = operand(pass, OperandKind::kMixed, weights.out.matrix);
   CudaLaunch launch = pass.launch;
   launch.part = fmt::format("layers.{}.self_attn", layer);

@@ -101,7 +101,8 @@ class CudaForward {
   const CudaModelWeights& weights_;
   CudaDevice device_;
   ProductSettings settings_;
-  ProductSettings out_settings_;  // of the output projections
+  ProductSettings behind_norm_settings_;  // of q, k, v (and z), and of gate and up
+  ProductSettings out_settings_;          // of the output projections
   GateUpProduct gate_up_;
   std::vector<Layer> layers_;
   std::optional<CudaScreenedHead> screened_;

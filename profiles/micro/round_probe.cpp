@@ -1,6 +1,6 @@
 // Rounds of a random 27B in q4 at 1,024 positions, of one token, of 16 and of 32 (chains, four committed), by the
-// host's clock around verify and commit. Each argument is an arm: an engine option as path=value, or "-" for the
-// defaults. Arms take turns in blocks of rounds, in the other order every second time.
+// host's clock around verify and commit. Each argument is an arm: engine options as path=value[,path=value...], or "-"
+// for the defaults. Arms take turns in blocks of rounds, in the other order every second time.
 //   round_probe ARM...    JSON lines to standard output
 #include <fmt/format.h>
 
@@ -41,7 +41,11 @@ double median(std::vector<double> values) {
 
 Arm open(const std::string& text) {
   engine::EngineOptions options;
-  if (text != "-") engine::apply_option(options, text);
+  for (std::size_t at = 0; text != "-" && at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    engine::apply_option(options, text.substr(at, end - at));
+    at = end + 1;
+  }
   options.backend = engine::BackendKind::kCuda;
   options.weights.format = engine::WeightFormat::kQ4;
   options.context =

@@ -2,7 +2,7 @@
 //
 // compute-sanitizer's racecheck can lose what later barriers of a block order where some of its warps have passed a
 // named barrier and others have not: it then reports accesses on both sides of a __syncthreads
-// (docs/method/cuda-round.md, Sanitizers). With TARE_RACECHECK (the build option TARE_CUDA_RACECHECK) all warps of the
+// (docs/method/sanitizers.md). With TARE_RACECHECK (the build option TARE_CUDA_RACECHECK) all warps of the
 // block wait at every one of these barriers, in the same order; kBlockThreads are the block's.
 #pragma once
 

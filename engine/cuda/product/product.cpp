@@ -64,6 +64,15 @@ void check(const WeightMatrix& matrix, const Operand& operand, const SideRows& s
   }
 }
 
+// A head's planes are written while ten times the L2 cache goes through it, and would be written on to DRAM and read
+// from there again, which costs more than their bytes (docs/method/heads.md). So L2 is asked to keep them, up to eight
+// tokens: at 16 they are 16 MB each, and a draft's head was 5 us slower.
+constexpr std::int64_t kManyWeightBytes = std::int64_t{256} << 20;
+constexpr int kKeptWidth = 8;
+bool keeps_planes(const WeightMatrix& matrix, int width) {
+  return width <= kKeptWidth && tile_bytes(matrix.codec(), matrix.rows, matrix.columns) >= kManyWeightBytes;
+}
+
 }  // namespace
 
 TilePlan product_plan(const WeightMatrix& matrix, const ProductSettings& settings, int side_rows) {
@@ -89,12 +98,14 @@ ProductResult launch_product(const WeightMatrix& matrix, const Operand& operand,
                                             .planes = planes,
                                             .plan = plan,
                                             .trigger_pairs = settings.trigger_pairs,
+                                            .late_stages = settings.late_stages,
                                             .side_weights = side.weights,
                                             .side_out = side.out,
                                             .side_rows = side.rows,
                                             .columns = static_cast<int>(matrix.columns),
                                             .side_factor = operand_factor,
-                                            .row_scales = row_scales(matrix)},
+                                            .row_scales = row_scales(matrix),
+                                            .keep_planes = keeps_planes(matrix, operand.width)},
                               .width = operand.width,
                               .alone = settings.alone};
   codec_launch(matrix.codec())(product, launch);
@@ -132,6 +143,7 @@ void launch_activated_product(const WeightMatrix& matrix, const Operand& operand
                     .planes = planes,
                     .plan = plan.shared,
                     .trigger_pairs = settings.trigger_pairs,
+                    .late_stages = settings.late_stages,
                     .columns = static_cast<int>(matrix.columns),
                     .row_scales = row_scales(matrix),
                     .activation = {.out = out,

@@ -67,7 +67,15 @@ struct ProductSettings {
   int trigger_pairs = -1;
   // No two thread blocks of the launch on one SM: those that start early else meet on the few SMs that have room.
   bool alone = false;
+  // Stages of weights that the later half of the thread blocks asks for before the preceding grid ends; 0: all that its
+  // ring holds, as the earlier half does. Those blocks start where blocks of the launches before end, and what they ask
+  // for stands in line before what a small kernel between two products reads.
+  int late_stages = 0;
 };
+[[nodiscard]] constexpr ProductSettings with_late_stages(ProductSettings settings, std::int64_t stages) {
+  settings.late_stages = static_cast<int>(stages);
+  return settings;
+}
 
 // The blocks of side rows are taken from settings.blocks: all blocks must run at once, or the last ones wait for the
 // first to end.

@@ -10,9 +10,9 @@
 // it two blocks leave the registers that their neighbours need. Where weights go first (weights_go_first), their places
 // are filled again as soon as all warps have them in registers, while the products of their stage run.
 //
-// A block asks for its first ring of weights before it waits for the preceding grid; weights are never written while a
-// round runs. Operand blocks come after the wait. Started before the preceding products end, a block thus fills its
-// ring while they compute, and DRAM stays busy across the boundary.
+// A block asks for its first ring of weights, or part of it, before it waits for the preceding grid; weights are never
+// written while a round runs. Operand blocks come after the wait. Started before the preceding products end, a block
+// thus fills its ring while they compute, and DRAM stays busy across the boundary.
 //
 // With two to four warps a scheduler it is latency that costs: four chains of matrix instructions are on their way (two
 // tiles of both units of a pair at N = 8, of one unit by two groups of tokens at N = 16), and the next stage's codes
@@ -20,6 +20,8 @@
 #pragma once
 
 #include <cuda_runtime.h>
+
+#include <cuda/annotated_ptr>
 
 #include <algorithm>
 #include <cstddef>
@@ -142,24 +144,38 @@ class Stream {
     if constexpr (kActivates) activation().init();
   }
 
-  // The first ring of weights, before the preceding grid ends; after it the operand blocks.
+  // The first ring of weights, before the preceding grid ends; after it the operand blocks. The later half of the
+  // blocks may ask for a part of its ring behind these (ProductSettings::late_stages). The loops of weights are not
+  // unrolled, as ptxas then leaves the loop of products as it is without late stages.
   __device__ __forceinline__ void fill() {
     const int filled = count_ < kStages ? count_ : kStages;
+    const bool asks_late = arguments_.late_stages > 0 && 2 * blockIdx.x >= gridDim.x;
+    const int early = asks_late ? min(filled, arguments_.late_stages) : filled;
     if (threadIdx.x == 0) {
-      const std::uint64_t policy = ptx::evict_first_policy();
-      for (int index = 0; index < filled; ++index) {
+      int index = 0;
+#pragma unroll 1
+      for (; index < early; ++index) {
         ptx::barrier_arrive_expect(full(index), kStageBytes);
-        ptx::bulk_copy(stage(index), units(index), kUnits * kUnitBytes, full(index), policy);
+        ask_weights(index);
       }
+#pragma unroll 1
+      for (; index < filled; ++index) ptx::barrier_arrive_expect(full(index), kStageBytes);
     }
     int place = place_in_row_block(0);
+    const std::byte* const first_block = operand(place);
+    // ptxas else divides after the wait, and every block's first product waits for that.
+    ptx::have_computed(reinterpret_cast<std::int64_t>(first_block));
+    if constexpr (!kActivates) ptx::have_computed(duty_place_);
     ptx::wait_for_preceding_grid();
     if (threadIdx.x == 0) {
-      for (int index = 0; index < filled; ++index) {
-        ptx::bulk_copy(stage(index) + kUnits * kUnitBytes, operand(place), kUnits * kBlockBytes, full(index));
+      ptx::bulk_copy(stage(0) + kUnits * kUnitBytes, first_block, kUnits * kBlockBytes, full(0));
+      for (int index = 1; index < filled; ++index) {
         if (++place == row_block_stages_) place = 0;
-        if (kActivates && index + 1 == planes_end_) place = own_place_ + planes_end_;
+        if (kActivates && index == planes_end_) place = own_place_ + planes_end_;
+        ptx::bulk_copy(stage(index) + kUnits * kUnitBytes, operand(place), kUnits * kBlockBytes, full(index));
       }
+#pragma unroll 1
+      for (int index = early; index < filled; ++index) ask_weights(index);
       if (arguments_.trigger_pairs >= 0 && count_ - filled <= arguments_.trigger_pairs * kStagesAPair) {
         ptx::launch_dependents();
       }
@@ -206,7 +222,9 @@ class Stream {
   [[nodiscard]] __device__ __forceinline__ std::uint32_t full(int index) const {
     return shared_ + kStages * kStageBytes + static_cast<std::uint32_t>(8 * index);
   }
-  [[nodiscard]] __device__ __forceinline__ std::uint32_t empty(int index) const { return full(index) + 8 * kStages; }
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t empty(int index) const {
+    return full(index) + 8 * kStages;
+  }
   // Of a cluster, when it activates.
   [[nodiscard]] static __device__ __forceinline__ int rank() {
     return static_cast<int>(blockIdx.x % kActivatedCluster);
@@ -242,6 +260,11 @@ class Stream {
   }
   [[nodiscard]] __device__ __forceinline__ const std::byte* operand(int place) const {
     return arguments_.operand + static_cast<std::size_t>(place) * (kUnits * kBlockBytes);
+  }
+
+  // Of stage `index` of the first ring, by one thread.
+  __device__ __forceinline__ void ask_weights(int index) const {
+    ptx::bulk_copy(stage(index), units(index), kUnits * kUnitBytes, full(index), ptx::evict_first_policy());
   }
 
   // In stage `index`, the warp whose turn it is asks for operand blocks that go where those of the stage before lay,
@@ -447,6 +470,11 @@ class Stream {
     const int plane = static_cast<int>(blockIdx.x) - arguments_.plan.first_block(row_block);
     float* target = arguments_.planes + static_cast<std::size_t>(plane) * plane_floats(arguments_.plan, kTokens) +
                     static_cast<std::size_t>(row_block) * kUnitRows * kTokens;
+    if constexpr (!kActivates) {
+      target = cuda::associate_access_property(target, arguments_.keep_planes
+                                                           ? cuda::access_property(cuda::access_property::persisting{})
+                                                           : cuda::access_property(cuda::access_property::normal{}));
+    }
     constexpr float kUndo = 1.0F / Format::kRowFactor;
 #pragma unroll
     for (int tile = 0; tile < kWarpTiles; ++tile) {

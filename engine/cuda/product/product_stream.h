@@ -23,6 +23,7 @@ struct StreamArguments {
   float* planes = nullptr;
   TilePlan plan{};
   int trigger_pairs = -1;  // ProductSettings
+  int late_stages = 0;     // likewise
   // Rows beside the product, kSideRowsABlock a thread block, in the thread blocks after the plan's.
   const std::uint16_t* side_weights = nullptr;
   float* side_out = nullptr;
@@ -31,6 +32,7 @@ struct StreamArguments {
   float side_factor = 1;
   std::uint32_t zero = 0;             // ptx::warp_barrier_arrive_after
   const float* row_scales = nullptr;  // of the matrix's rows, with E4M3 scales
+  bool keep_planes = false;           // in L2, as far as it can
   ActivationEnding activation;        // of the kernels that activate; `plan` is that of the shared row blocks then
 };
 

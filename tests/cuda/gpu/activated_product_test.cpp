@@ -48,7 +48,7 @@ struct Activated {
 };
 
 Activated activate(const TestWeights& weights, const Operand& input, const ActivatedPlan& plan, OperandLayout layout,
-                   bool programmatic = false, int turns = 1) {
+                   bool programmatic = false, int turns = 1, const ProductSettings& settings = {}) {
   Activated made;
   made.operand = {.layout = layout, .width = input.width, .columns = weights.rows() / 2};
   PoisonedBuffer out(static_cast<std::size_t>(operand_bytes(layout, made.operand.columns, input.width)));
@@ -59,7 +59,7 @@ Activated activate(const TestWeights& weights, const Operand& input, const Activ
   made.operand.data = out.data();
   for (int turn = 0; turn < turns; ++turn) {
     launch_activated_product(weights.matrix(), input, plan, made.operand, planes.as<float>(), counters.as<unsigned>(),
-                             {}, {.programmatic = programmatic});
+                             settings, {.programmatic = programmatic});
   }
   test::synchronize();
   made.bytes = out.read<std::byte>();
@@ -180,20 +180,21 @@ TEST_F(ActivatedProduct, ATokensBitsDependOnNothingButItsNumbers) {
     const TestWeights weights(WeightFormat::kQ4, 2 * shape.size, shape.columns, 5);
     const ActivatedPlan plan = plan_of(weights.rows(), shape.columns, shape.clusters);
     const std::vector<float> x = bfloat16_numbers(static_cast<std::size_t>(32 * shape.columns), 7);
-    const auto run = [&](int tokens, int width, bool programmatic, int turns) {
+    const auto run = [&](int tokens, int width, bool programmatic, int turns, int late_stages) {
       const PanelOperand panels = make_panels(OperandLayout::kFP16Panels, x, tokens, shape.columns, width, kExponent);
-      const Activated activated =
-          activate(weights, panels.operand, plan, OperandLayout::kFP16Panels, programmatic, turns);
+      const Activated activated = activate(weights, panels.operand, plan, OperandLayout::kFP16Panels, programmatic,
+                                           turns, {.late_stages = late_stages});
       EXPECT_TRUE(activated.counters_are_zero);
       return test::read_operand(activated.operand, activated.bytes);
     };
-    const test::ReadOperand whole = run(32, 32, false, 1);
+    const test::ReadOperand whole = run(32, 32, false, 1, 0);
     for (const int tokens : test::some("token counts", {1, 9, 8, 16, 25}, 2)) {
       for (const int width : {8, 16, 32}) {
         if (width < tokens) continue;
-        for (const bool programmatic : {false, true}) {
-          const int turns = programmatic ? test::amount("turns of the chain", 100, 10, 2) : 1;
-          const test::ReadOperand part = run(tokens, width, programmatic, turns);
+        for (const int late_stages : {-1, 0, 1, 3}) {  // -1: a plain launch
+          const bool programmatic = late_stages >= 0;
+          const int turns = programmatic ? test::amount("turns of the chain", 50, 10, 2) : 1;
+          const test::ReadOperand part = run(tokens, width, programmatic, turns, std::max(late_stages, 0));
           for (std::size_t token = 0; token < static_cast<std::size_t>(tokens); ++token) {
             EXPECT_EQ(part.tokens[token], whole.tokens[token]) << width << " " << tokens << " token " << token;
             EXPECT_EQ(part.sums[token], whole.sums[token]) << width << " " << tokens << " token " << token;

@@ -207,6 +207,9 @@ TEST_F(HopperTest, SwitchesOfTheLaunchChangeNoBits) {
   for (const std::int64_t trigger : some<std::int64_t>("triggers", {-1, 0, 4}, 3, 1))
     EXPECT_TRUE(same_bits(plain, logits_with([&](EngineOptions& o) { o.cuda.trigger = trigger; }))) << trigger;
   EXPECT_TRUE(same_bits(plain, logits_with([](EngineOptions& o) { o.cuda.l2_fill_mb = 8; }))) << "L2 fill";
+  // Blocks of so small a model have a stage or two.
+  for (const std::int64_t late : some<std::int64_t>("late stages", {0, 1}, 1, 1))
+    EXPECT_TRUE(same_bits(plain, logits_with([&](EngineOptions& o) { o.cuda.late_stages = late; }))) << late;
   if (racechecked()) return;  // the control runs no other kernels than tests of formats
   EXPECT_FALSE(same_bits(plain, logits_with([](EngineOptions& o) { o.weights.format = WeightFormat::kQ3; })));
 }

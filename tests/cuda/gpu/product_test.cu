@@ -199,6 +199,10 @@ TEST_F(GpuProduct, CanBeCutAmongAnyNumberOfThreadBlocks) {
     const WorstError error = compare(weights, x, product, 16, 1);
     EXPECT_LE(error.worst(), kBound) << blocks << " blocks, " << error.where();
     EXPECT_TRUE(product.canaries);
+    for (const int late_stages : {1, 3}) {
+      const Product late = multiply(weights, panels.operand, 16, {.blocks = blocks, .late_stages = late_stages});
+      EXPECT_TRUE(same_bits(late.y, product.y, product.y.size())) << blocks << " blocks, " << late_stages << " stages";
+    }
   }
 }
 
@@ -239,8 +243,10 @@ TEST_F(GpuProduct, KeepsItsBitsInAChainUnderProgrammaticLaunch) {
     Shape shape;
     ProductSettings settings;
   };
-  for (const Case& test : {Case{{5120, 5120}, {}}, Case{{5120, 5120}, {.trigger_pairs = 0}},
-                           Case{{5120, 5120}, {.trigger_pairs = 4}}, Case{{300, 1000}, {.trigger_pairs = 2}}}) {
+  for (const Case& test :
+       {Case{{5120, 5120}, {}}, Case{{5120, 5120}, {.trigger_pairs = 0}}, Case{{5120, 5120}, {.trigger_pairs = 4}},
+        Case{{300, 1000}, {.trigger_pairs = 2}}, Case{{5120, 5120}, {.late_stages = 3}},
+        Case{{300, 1000}, {.late_stages = 1}}, Case{{5120, 5120}, {.late_stages = 100}}}) {
     const TestWeights weights(WeightFormat::kQ4, test.shape.rows, test.shape.columns, 5);
     const WeightMatrix matrix = weights.matrix();
     const TestSideRows side(32, test.shape.columns, 9);
@@ -281,8 +287,9 @@ TEST_F(GpuProduct, KeepsItsBitsInAChainUnderProgrammaticLaunch) {
     check_cuda(cudaStreamDestroy(stream), "stream");
     for (int turn = 0; turn < 2; ++turn) {
       EXPECT_TRUE(same_bits(results[turn]->read<float>(), truths[turn], truths[turn].size()))
-          << test.shape.rows << "x" << test.shape.columns << " trigger " << test.settings.trigger_pairs << " input "
-          << turn << difference(results[turn]->read<float>(), truths[turn]);
+          << test.shape.rows << "x" << test.shape.columns << " trigger " << test.settings.trigger_pairs
+          << " late stages " << test.settings.late_stages << " input " << turn
+          << difference(results[turn]->read<float>(), truths[turn]);
     }
   }
 }

@@ -16,6 +16,7 @@
 #include "engine/cuda/product/product.h"
 #include "engine/cuda/product/row_fields.h"
 #include "tests/cuda/gpu/gpu_test.h"
+#include "tests/cuda/gpu/random_tokens.h"
 #include "tests/cuda/gpu/sanitized.h"
 #include "tests/cuda/gpu/weight_fixture.h"
 #include "tests/source_folder.h"
@@ -243,12 +244,6 @@ std::unique_ptr<Backend> open_backend(ActivationFormat activations, HeadScreen s
   const auto checkpoint = open_checkpoint((source_folder() / "models" / "embedded").string());
   return cpu ? make_cpu_backend(*checkpoint, options_of(BackendKind::kCpu, activations, screen))
              : make_cuda_backend(*checkpoint, options_of(BackendKind::kCuda, activations, screen));
-}
-std::vector<std::int32_t> random_tokens(std::size_t count, std::uint64_t seed) {
-  Philox random(seed);
-  std::vector<std::int32_t> tokens;
-  for (std::size_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>(random.below(4000)));
-  return tokens;
 }
 
 // Both are forced onto the same random tokens, in chains of many lengths; rows where they choose another token.
