@@ -11,7 +11,9 @@
 #include "engine/cuda/cuda_backend.h"
 #include "engine/speculate/draft_tree.h"
 #include "engine/speculate/shortlist.h"
+#include "tests/cuda/gpu/drafts.h"
 #include "tests/cuda/gpu/gpu_test.h"
+#include "tests/cuda/gpu/random_tokens.h"
 #include "tests/cuda/gpu/random_tree.h"
 #include "tests/cuda/gpu/sanitized.h"
 #include "tests/source_folder.h"
@@ -44,40 +46,8 @@ EngineOptions options_of(BackendKind backend, ActivationFormat activations,
   return options;
 }
 
-std::vector<std::int32_t> random_tokens(std::size_t count, std::uint64_t seed) {
-  Philox random(seed);
-  std::vector<std::int32_t> tokens;
-  for (std::size_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>(random.below(4000)));
-  return tokens;
-}
-
-struct Draft {
-  std::vector<std::int32_t> tokens;
-  std::vector<float> log_probabilities;
-  bool operator==(const Draft&) const = default;
-};
 Draft draft(Backend& backend, std::int32_t anchor) {
-  const DraftOutput output = backend.draft({.anchor = anchor, .tokens = kRows, .candidates = kCandidates});
-  return {{output.tokens.begin(), output.tokens.end()},
-          {output.log_probabilities.begin(), output.log_probabilities.end()}};
-}
-
-struct Comparison {
-  int rows = 0;
-  int different = 0;      // first tokens
-  double margin = 0;      // largest of ours where they differ
-  double difference = 0;  // largest, of the first candidates' log-probabilities
-};
-void compare(const Draft& a, const Draft& b, Comparison& total) {
-  ASSERT_EQ(a.tokens.size(), b.tokens.size());
-  for (std::size_t i = 0; i < a.tokens.size(); i += kCandidates) {
-    ++total.rows;
-    const double difference = std::fabs(static_cast<double>(a.log_probabilities[i] - b.log_probabilities[i]));
-    if (!(difference <= total.difference)) total.difference = difference;
-    if (a.tokens[i] == b.tokens[i]) continue;
-    ++total.different;
-    total.margin = std::max(total.margin, static_cast<double>(a.log_probabilities[i] - a.log_probabilities[i + 1]));
-  }
+  return copy_of(backend.draft({.anchor = anchor, .tokens = kRows, .candidates = kCandidates}));
 }
 
 std::vector<std::int32_t> greedy_text(Backend& backend, std::span<const std::int32_t> prompt, std::size_t count) {
@@ -91,12 +61,12 @@ std::vector<std::int32_t> greedy_text(Backend& backend, std::span<const std::int
 }
 
 // Both backends are forced onto the CPU's greedy text and draft at every fifth token.
-Comparison against_cpu(ActivationFormat activations, const EngineOptions::ProposalHead& proposals = {}) {
+DraftComparison against_cpu(ActivationFormat activations, const EngineOptions::ProposalHead& proposals = {}) {
   const auto cpu = make_cpu_backend(embedded(), options_of(BackendKind::kCpu, ActivationFormat::kFP32, proposals));
   const auto cuda = make_cuda_backend(embedded(), options_of(BackendKind::kCuda, activations, proposals));
   EXPECT_TRUE(cuda->has_drafter());
   EXPECT_EQ(cuda->options().speculate.draft_tokens, kRows);
-  Comparison total;
+  DraftComparison total;
   const std::uint64_t prompts = amount("prompts", 3, 1);
   const std::size_t count = amount<std::size_t>("tokens of a text", 60, 20, 6);
   for (std::uint64_t seed = 1; seed <= prompts; ++seed) {
@@ -120,7 +90,7 @@ Comparison against_cpu(ActivationFormat activations, const EngineOptions::Propos
 }
 
 TEST_F(DraftBackend, ExactDraftsAreTheCpus) {
-  const Comparison total = against_cpu(ActivationFormat::kFP32);
+  const DraftComparison total = against_cpu(ActivationFormat::kFP32);
   EXPECT_LT(total.difference, 5e-3);
   EXPECT_LT(total.margin, 5e-3);
 }
@@ -136,7 +106,7 @@ std::vector<EngineOptions::ProposalHead> proposal_heads() {
 
 TEST_F(DraftBackend, ExactDraftsOfAProposalHeadAreTheCpus) {
   for (const EngineOptions::ProposalHead& proposals : proposal_heads()) {
-    const Comparison total = against_cpu(ActivationFormat::kFP32, proposals);
+    const DraftComparison total = against_cpu(ActivationFormat::kFP32, proposals);
     EXPECT_LT(total.difference, 5e-3) << proposals.shortlist;
     EXPECT_LT(total.margin, 5e-3) << proposals.shortlist;
   }
@@ -144,7 +114,7 @@ TEST_F(DraftBackend, ExactDraftsOfAProposalHeadAreTheCpus) {
 
 TEST_F(DraftBackendHopper, FastDraftsOfAProposalHeadAreTheCpusButForNearTies) {
   for (const EngineOptions::ProposalHead& proposals : proposal_heads()) {
-    const Comparison total = against_cpu(ActivationFormat::kBF16, proposals);
+    const DraftComparison total = against_cpu(ActivationFormat::kBF16, proposals);
     EXPECT_LT(total.margin, 0.3) << proposals.shortlist;
     EXPECT_LT(10 * total.different, total.rows) << proposals.shortlist;
   }
@@ -183,7 +153,7 @@ TEST_F(DraftBackend, RefusesProposalsWithoutADrafterAndListsThatDoNotFit) {
 }
 
 TEST_F(DraftBackendHopper, FastDraftsAreTheCpusButForNearTies) {
-  const Comparison total = against_cpu(ActivationFormat::kBF16);
+  const DraftComparison total = against_cpu(ActivationFormat::kBF16);
   EXPECT_LT(total.margin, 0.3);
   EXPECT_LT(10 * total.different, total.rows);
 }
@@ -221,7 +191,7 @@ void follow_paths(ActivationFormat activations, double tolerance) {
     const auto against = [&](const std::vector<std::int32_t>& tokens) {
       fresh->reset();
       fresh->prefill(tokens);
-      Comparison total;
+      DraftComparison total;
       compare(draft(*fresh, 11), got, total);
       return total.difference;
     };

@@ -9,7 +9,9 @@
 #include "engine/cpu/cpu_backend.h"
 #include "engine/cuda/cuda_backend.h"
 #include "engine/speculate/draft_tree.h"
+#include "tests/cuda/gpu/drafts.h"
 #include "tests/cuda/gpu/gpu_test.h"
+#include "tests/cuda/gpu/random_tokens.h"
 #include "tests/cuda/gpu/random_tree.h"
 #include "tests/cuda/gpu/sanitized.h"
 #include "tests/source_folder.h"
@@ -44,49 +46,16 @@ std::unique_ptr<Backend> open_cuda(const std::string& model, const EngineOptions
   return make_cuda_backend(*open_checkpoint(model), options);
 }
 
-std::vector<std::int32_t> random_tokens(std::size_t count, std::uint64_t seed) {
-  Philox random(seed);
-  std::vector<std::int32_t> tokens;
-  for (std::size_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>(random.below(4000)));
-  return tokens;
-}
-
-struct Draft {
-  std::vector<std::int32_t> tokens;
-  std::vector<float> log_probabilities;
-  bool operator==(const Draft&) const = default;
-};
 Draft draft(Backend& backend, std::int32_t anchor, std::int64_t rows = kRows) {
   const DraftOutput output = backend.draft({.anchor = anchor, .tokens = rows, .candidates = kCandidates});
   EXPECT_EQ(output.rows, rows);
-  return {{output.tokens.begin(), output.tokens.end()},
-          {output.log_probabilities.begin(), output.log_probabilities.end()}};
-}
-
-struct Comparison {
-  int rows = 0;
-  int different = 0;      // first tokens
-  double margin = 0;      // largest of ours where they differ
-  double difference = 0;  // largest, of the first candidates' log-probabilities
-};
-// Up to the first row where they go apart: the next ones continue other tokens.
-void compare(const Draft& a, const Draft& b, Comparison& total) {
-  ASSERT_EQ(a.tokens.size(), b.tokens.size());
-  for (std::size_t i = 0; i < a.tokens.size(); i += kCandidates) {
-    ++total.rows;
-    const double difference = std::fabs(static_cast<double>(a.log_probabilities[i] - b.log_probabilities[i]));
-    if (!(difference <= total.difference)) total.difference = difference;
-    if (a.tokens[i] == b.tokens[i]) continue;
-    ++total.different;
-    total.margin = std::max(total.margin, static_cast<double>(a.log_probabilities[i] - a.log_probabilities[i + 1]));
-    return;
-  }
+  return copy_of(output);
 }
 
 // Both draft along one random text: some rounds undrafted, anchors that are not committed, commits of nothing, of all
 // 32 tokens, and prompts that go on.
-Comparison against(Backend& cpu, Backend& cuda) {
-  Comparison total;
+DraftComparison against(Backend& cpu, Backend& cuda) {
+  DraftComparison total;
   Philox random(17);
   const std::uint64_t prompts = amount("prompts", 3, 1);
   const std::size_t count = amount<std::size_t>("tokens of a text", 330, 200, 100);
@@ -101,7 +70,8 @@ Comparison against(Backend& cpu, Backend& cuda) {
       const bool another = round % 5 == 3;
       if (round % 4 != 1) {
         const std::int32_t anchor = another ? text[at] ^ 1 : text[at];
-        compare(draft(cpu, anchor), draft(cuda, anchor), total);
+        // The rows behind one that differs continue other tokens.
+        compare(draft(cpu, anchor), draft(cuda, anchor), total, ComparedRows::kUntilTheyPart);
       }
       const std::size_t width = round % 7 == 6 ? 32 : 1 + random.below(9);
       const int committed = round % 7 == 6 ? 32 : static_cast<int>(random.below(width + 1));
@@ -127,7 +97,7 @@ TEST_F(MtpDrafter, ExactDraftsAreTheCpus) {
     const auto cuda = open_cuda(embedded_model(), options_of(BackendKind::kCuda, ActivationFormat::kFP32, shortlist));
     EXPECT_TRUE(cuda->has_drafter());
     EXPECT_EQ(cuda->options().speculate.draft_tokens, cpu->options().speculate.draft_tokens);
-    const Comparison total = against(*cpu, *cuda);
+    const DraftComparison total = against(*cpu, *cuda);
     EXPECT_GT(total.rows, amount("rows at least", 200, 20, 10));
     EXPECT_LT(total.difference, 5e-3);
     EXPECT_LT(total.margin, 5e-3);
@@ -138,7 +108,7 @@ TEST_F(MtpDrafterHopper, FastDraftsAreTheCpusButForNearTies) {
   const auto checkpoint = open_checkpoint(embedded_model());
   const auto cpu = make_cpu_backend(*checkpoint, options_of(BackendKind::kCpu, ActivationFormat::kFP32));
   const auto cuda = open_cuda(embedded_model(), options_of(BackendKind::kCuda, ActivationFormat::kBF16));
-  const Comparison total = against(*cpu, *cuda);
+  const DraftComparison total = against(*cpu, *cuda);
   EXPECT_GT(total.rows, amount("rows at least", 150, 15, 10));
   EXPECT_LT(total.margin, 0.3);
   EXPECT_LT(10 * total.different, total.rows);
@@ -155,7 +125,7 @@ TEST_F(MtpDrafterHopper, FastArithmeticIsNearTheExact) {
     EngineOptions exact = options_of(BackendKind::kCuda, ActivationFormat::kFP32);
     fast.weights.format = exact.weights.format = format;
     fast.weights.scales = exact.weights.scales = scales;
-    const Comparison total = against(*open_cuda(kNarrow, exact), *open_cuda(kNarrow, fast));
+    const DraftComparison total = against(*open_cuda(kNarrow, exact), *open_cuda(kNarrow, fast));
     EXPECT_LT(total.margin, 0.1) << to_text(format);
     EXPECT_LT(total.difference, 0.1) << to_text(format);
     EXPECT_GT(total.rows, amount("rows at least", 100, 15, 10));
@@ -190,8 +160,8 @@ void follow_paths(ActivationFormat activations, double tolerance) {
     const auto against_prefill = [&](const std::vector<std::int32_t>& tokens) {
       fresh->reset();
       fresh->prefill(tokens);
-      Comparison total;
-      compare(draft(*fresh, 11), got, total);
+      DraftComparison total;
+      compare(draft(*fresh, 11), got, total, ComparedRows::kUntilTheyPart);
       return total.difference;
     };
     worst = std::max(worst, against_prefill(sequence));
