@@ -13,9 +13,10 @@ if(TARE_PRECOMPILED AND CCACHE)  # what ccache needs to be told of precompiled h
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
 endif()
 
-# tare_headers(NAME LIBS ... HEADERS ...): a set of them, for tare_precompiled.
-function(tare_headers name)
+# tare_headers(KIND LIBS ... HEADERS ...): those of a kind of optimisation.
+function(tare_headers kind)
   cmake_parse_arguments(ARG "" "" "LIBS;HEADERS" ${ARGN})
+  set(name tare_${kind}_headers)
   if(NOT TARE_PRECOMPILED)
     return()
   endif()
@@ -23,6 +24,7 @@ function(tare_headers name)
   file(CONFIGURE OUTPUT ${source} CONTENT "// holds precompiled headers\n")
   add_library(${name} OBJECT ${source})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} tare_warnings)
+  target_compile_options(${name} PRIVATE ${TARE_OPTIONS_${kind}})
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
 endfunction()
 
@@ -39,8 +41,10 @@ endfunction()
 
 set(TARE_COMMON_HEADERS <algorithm> <array> <cmath> <cstddef> <cstdint> <filesystem> <functional> <map> <memory> <optional> <span>
   <sstream> <string> <string_view> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
-tare_headers(tare_code_headers LIBS fmt::fmt nlohmann_json::nlohmann_json HEADERS ${TARE_COMMON_HEADERS})
+foreach(kind usual exact light)
+  tare_headers(${kind} LIBS fmt::fmt nlohmann_json::nlohmann_json HEADERS ${TARE_COMMON_HEADERS})
+endforeach()
 if(TARE_TESTS)
-  tare_headers(tare_test_headers LIBS fmt::fmt nlohmann_json::nlohmann_json GTest::gmock
+  tare_headers(test LIBS fmt::fmt nlohmann_json::nlohmann_json GTest::gmock
     HEADERS ${TARE_COMMON_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
 endif()

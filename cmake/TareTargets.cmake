@@ -4,18 +4,17 @@
 add_library(tare_warnings INTERFACE)
 target_compile_options(tare_warnings INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Werror)
 
-# tare_library(NAME SOURCES ... PUBLIC libs ... PRIVATE libs ...): static library NAME, includes from the repository root.
+# tare_library(NAME OPTIMISED kind SOURCES ... PUBLIC libs ... PRIVATE libs ...): static library NAME, includes from the repository
+# root; its kind is usual where none is named.
 function(tare_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "" "OPTIMISED" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  if(NOT ARG_OPTIMISED)
+    set(ARG_OPTIMISED usual)
+  endif()
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE} tare_warnings)
-  tare_precompiled(${name} tare_code_headers)
-endfunction()
-
-# A test's own code at -O1: a fifth less to compile, and what it calls is optimised as ever.
-function(tare_test_optimisation name)
-  target_compile_options(${name} PRIVATE $<$<AND:$<CONFIG:RelWithDebInfo>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  tare_optimised(${name} ${ARG_OPTIMISED})
 endfunction()
 
 # Where tests put their folders, which are called after them: two checkouts may be tested at the same time.
@@ -29,7 +28,6 @@ function(tare_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main tare_warnings)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE TARE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TARE_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  tare_test_optimisation(${name})
-  tare_precompiled(${name} tare_test_headers)
+  tare_optimised(${name} test)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ENVIRONMENT TEST_TMPDIR=${TARE_TEST_FOLDERS})
 endfunction()
