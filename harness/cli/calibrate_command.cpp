@@ -155,29 +155,25 @@ int calibrate_really(const Arguments& arguments) {
 
 }  // namespace
 
-void add_calibrate_command(CLI::App& app, Chosen& chosen) {
+void add_calibrate_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand(
+  const Command command = line.add_command(
       "calibrate", "do intervals hold what they say? on simulated clocks, or with an experiment on this machine");
-  command->add_option("experiment", arguments->experiment,
-                      "run its first arm against itself with known handicaps; without it clocks are simulated");
-  command->add_option("--out", arguments->out, "folder for calibration.md and calibration.json, and for experiments");
-  command->add_option("--experiments", arguments->experiments, "simulated: of each scenario")
-      ->check(CLI::Range(1, 10'000'000));
-  command->add_option("--seed", arguments->seed, "simulated");
-  command->add_option("--threads", arguments->threads, "simulated; the table does not depend on it")
-      ->check(CLI::Range(1, 1024));
-  command->add_option("--scenario", arguments->only, "simulated: only those whose name holds this");
-  command->add_option("--ladder", arguments->ladder.injected_percent, "real: percent of a round to spin; 0 is A/A")
-      ->delimiter(',');
-  command->add_option("--repeat", arguments->ladder.repeat, "real: experiments of each rung")
-      ->check(CLI::Range(1, 10'000));
-  command->add_flag("--json", arguments->json, "print JSON");
-  command->footer("Example: tare calibrate --experiments 1000 --threads 2");
-  command->callback([arguments, &chosen] {
-    chosen.action = [arguments] {
-      return arguments->experiment.empty() ? calibrate_simulated(*arguments) : calibrate_really(*arguments);
-    };
+  command.add_option("experiment", arguments->experiment,
+                     "run its first arm against itself with known handicaps; without it clocks are simulated");
+  command.add_option("--out", arguments->out, "folder for calibration.md and calibration.json, and for experiments");
+  command.add_option("--experiments", arguments->experiments, "simulated: of each scenario").whole_range(1, 10'000'000);
+  command.add_option("--seed", arguments->seed, "simulated");
+  command.add_option("--threads", arguments->threads, "simulated; the table does not depend on it")
+      .whole_range(1, 1024);
+  command.add_option("--scenario", arguments->only, "simulated: only those whose name holds this");
+  command.add_option("--ladder", arguments->ladder.injected_percent, "real: percent of a round to spin; 0 is A/A")
+      .comma_separated();
+  command.add_option("--repeat", arguments->ladder.repeat, "real: experiments of each rung").whole_range(1, 10'000);
+  command.add_flag("--json", arguments->json, "print JSON");
+  command.set_footer("Example: tare calibrate --experiments 1000 --threads 2");
+  command.set_action([arguments] {
+    return arguments->experiment.empty() ? calibrate_simulated(*arguments) : calibrate_really(*arguments);
   });
 }
 

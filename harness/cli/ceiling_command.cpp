@@ -204,33 +204,31 @@ int measure(const Arguments& arguments) {
 
 }  // namespace
 
-void add_ceiling_command(CLI::App& app, Chosen& chosen) {
+void add_ceiling_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("ceiling", "bytes a round reads, the floor they set, and how near the engine comes");
-  arguments->model.add_to(*command);
-  command->add_option("--context", arguments->settings.context, "tokens in the caches")->capture_default_str();
-  command->add_option("--width", arguments->settings.width, "tokens a round verifies and commits")
-      ->capture_default_str();
-  command->add_option("--seconds", arguments->settings.seconds, "of reading and of decoding, a repetition")
-      ->capture_default_str();
-  command->add_option("--repetitions", arguments->settings.repetitions, "alternations of the two")
-      ->capture_default_str();
+  const Command command =
+      line.add_command("ceiling", "bytes a round reads, the floor they set, and how near the engine comes");
+  arguments->model.add_to(command);
+  command.add_option("--context", arguments->settings.context, "tokens in the caches").show_default();
+  command.add_option("--width", arguments->settings.width, "tokens a round verifies and commits").show_default();
+  command.add_option("--seconds", arguments->settings.seconds, "of reading and of decoding, a repetition")
+      .show_default();
+  command.add_option("--repetitions", arguments->settings.repetitions, "alternations of the two").show_default();
   command
-      ->add_option("--memory", arguments->memory_bytes,
-                   "bytes that capacity is computed for (0: those free on the GPU, or this machine's)")
-      ->capture_default_str();
+      .add_option("--memory", arguments->memory_bytes,
+                  "bytes that capacity is computed for (0: those free on the GPU, or this machine's)")
+      .show_default();
   command
-      ->add_option("--compute", arguments->compute_tera_per_s,
-                   "10^12 operations a second that arithmetic can do, measured elsewhere (0: not known)")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_option("--profile", arguments->profile,
-                      "what tare profile --json printed: measured shares in the roofline");
-  command->add_option("--figure", arguments->figure, "write the roofline as SVG");
-  command->add_flag("--json", arguments->json, "all tensors and repetitions as JSON");
-  command->footer("Example: tare ceiling --model models/embedded --set weights.format=q4");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return measure(*arguments); }; });
+      .add_option("--compute", arguments->compute_tera_per_s,
+                  "10^12 operations a second that arithmetic can do, measured elsewhere (0: not known)")
+      .not_negative()
+      .show_default();
+  command.add_option("--profile", arguments->profile,
+                     "what tare profile --json printed: measured shares in the roofline");
+  command.add_option("--figure", arguments->figure, "write the roofline as SVG");
+  command.add_flag("--json", arguments->json, "all tensors and repetitions as JSON");
+  command.set_footer("Example: tare ceiling --model models/embedded --set weights.format=q4");
+  command.set_action([arguments] { return measure(*arguments); });
 }
 
 }  // namespace tare::harness

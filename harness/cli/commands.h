@@ -1,38 +1,33 @@
-// The commands of the program. Each adds itself to the command line; its work is done when it was chosen.
+// The commands of the program. Each adds itself to the command line; its action runs when it was chosen.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
 #include <string>
+
+#include "harness/cli/command_line.h"
 
 namespace tare::harness {
 
-// What the chosen command does; returns the exit code. Set by the command's parser, called by main.
-struct Chosen {
-  std::function<int()> action;
-};
-
-void add_run_command(CLI::App& app, Chosen& chosen);
-void add_reconcile_command(CLI::App& app, Chosen& chosen);
-void add_gate_command(CLI::App& app, Chosen& chosen);
-void add_compare_command(CLI::App& app, Chosen& chosen);
-void add_plan_command(CLI::App& app, Chosen& chosen);
-void add_calibrate_command(CLI::App& app, Chosen& chosen);
-void add_report_command(CLI::App& app, Chosen& chosen);
-void add_export_command(CLI::App& app, Chosen& chosen);
-void add_init_command(CLI::App& app, Chosen& chosen);
-void add_generate_command(CLI::App& app, Chosen& chosen);
-void add_logits_command(CLI::App& app, Chosen& chosen);
-void add_reference_command(CLI::App& app, Chosen& chosen);
-void add_ceiling_command(CLI::App& app, Chosen& chosen);
-void add_doctor_command(CLI::App& app, Chosen& chosen);
-void add_profile_command(CLI::App& app, Chosen& chosen);
-void add_nsys_command(CLI::App& app, Chosen& chosen);
-void add_quantize_command(CLI::App& app, Chosen& chosen);
-void add_rollouts_command(CLI::App& app, Chosen& chosen);
-void add_trees_command(CLI::App& app, Chosen& chosen);
-void add_worker_command(CLI::App& app, Chosen& chosen);
-void add_fidelity_command(CLI::App& app, Chosen& chosen);
+void add_run_command(CommandLine& line);
+void add_reconcile_command(CommandLine& line);
+void add_gate_command(CommandLine& line);
+void add_compare_command(CommandLine& line);
+void add_plan_command(CommandLine& line);
+void add_calibrate_command(CommandLine& line);
+void add_report_command(CommandLine& line);
+void add_export_command(CommandLine& line);
+void add_init_command(CommandLine& line);
+void add_generate_command(CommandLine& line);
+void add_logits_command(CommandLine& line);
+void add_reference_command(CommandLine& line);
+void add_ceiling_command(CommandLine& line);
+void add_doctor_command(CommandLine& line);
+void add_profile_command(CommandLine& line);
+void add_nsys_command(CommandLine& line);
+void add_quantize_command(CommandLine& line);
+void add_rollouts_command(CommandLine& line);
+void add_trees_command(CommandLine& line);
+void add_worker_command(CommandLine& line);
+void add_fidelity_command(CommandLine& line);
 
 // This program's own path, to start itself as a worker.
 [[nodiscard]] std::string own_program();

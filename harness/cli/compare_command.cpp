@@ -10,23 +10,21 @@
 
 namespace tare::harness {
 
-void add_compare_command(CLI::App& app, Chosen& chosen) {
+void add_compare_command(CommandLine& line) {
   struct Arguments {
     std::vector<std::string> directories;
     bool json = false;
   };
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("compare", "the same arms of several runs: do they agree, and pooled");
-  command->add_option("directories", arguments->directories, "run directories of the same texts, two or more")
-      ->required();
-  command->add_flag("--json", arguments->json, "print one JSON object");
-  command->footer("Example: tare compare runs/monday runs/tuesday runs/wednesday");
-  command->callback([arguments, &chosen] {
-    chosen.action = [arguments] {
-      const Comparison comparison = compare_runs({arguments->directories.begin(), arguments->directories.end()});
-      fmt::print("{}", arguments->json ? to_json(comparison).dump(2) + "\n" : comparison_text(comparison));
-      return 0;
-    };
+  const Command command = line.add_command("compare", "the same arms of several runs: do they agree, and pooled");
+  command.add_option("directories", arguments->directories, "run directories of the same texts, two or more")
+      .required();
+  command.add_flag("--json", arguments->json, "print one JSON object");
+  command.set_footer("Example: tare compare runs/monday runs/tuesday runs/wednesday");
+  command.set_action([arguments] {
+    const Comparison comparison = compare_runs({arguments->directories.begin(), arguments->directories.end()});
+    fmt::print("{}", arguments->json ? to_json(comparison).dump(2) + "\n" : comparison_text(comparison));
+    return 0;
   });
 }
 

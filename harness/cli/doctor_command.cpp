@@ -40,15 +40,15 @@ int examine(const Arguments& arguments) {
 
 }  // namespace
 
-void add_doctor_command(CLI::App& app, Chosen& chosen) {
+void add_doctor_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand(
+  const Command command = line.add_command(
       "doctor",
       "what on this machine would spoil a measurement now, and how to mend it; exit code 4 when something would");
-  command->add_option("--seconds", arguments->settings.seconds, "of watching, at least 1")->capture_default_str();
-  command->add_flag("--json", arguments->json, "machine and checks as JSON");
-  command->footer("Example: tare doctor && tare run experiments/quickstart.json --out runs/quickstart");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return examine(*arguments); }; });
+  command.add_option("--seconds", arguments->settings.seconds, "of watching, at least 1").show_default();
+  command.add_flag("--json", arguments->json, "machine and checks as JSON");
+  command.set_footer("Example: tare doctor && tare run experiments/quickstart.json --out runs/quickstart");
+  command.set_action([arguments] { return examine(*arguments); });
 }
 
 }  // namespace tare::harness

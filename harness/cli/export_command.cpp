@@ -44,17 +44,17 @@ int export_directory(const Arguments& arguments) {
 
 }  // namespace
 
-void add_export_command(CLI::App& app, Chosen& chosen) {
+void add_export_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand(
+  const Command command = line.add_command(
       "export", "write a run as others can take it: CSV and JSON of everything, figures for print, LaTeX, methods");
-  command->add_option("directory", arguments->directory, "run directory (holds ledger.sqlite)")->required();
-  command->add_option("--out", arguments->out, "new directory for the export")->required();
-  command->add_flag("--anonymise", arguments->anonymise,
-                    "replace names of hosts, kernels, GPUs, users and absolute paths, also in the copied ledger");
-  command->add_flag("--json", arguments->json, "print the files as JSON");
-  command->footer("Example: tare export runs/quickstart --out quickstart-export --anonymise");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return export_directory(*arguments); }; });
+  command.add_option("directory", arguments->directory, "run directory (holds ledger.sqlite)").required();
+  command.add_option("--out", arguments->out, "new directory for the export").required();
+  command.add_flag("--anonymise", arguments->anonymise,
+                   "replace names of hosts, kernels, GPUs, users and absolute paths, also in the copied ledger");
+  command.add_flag("--json", arguments->json, "print the files as JSON");
+  command.set_footer("Example: tare export runs/quickstart --out quickstart-export --anonymise");
+  command.set_action([arguments] { return export_directory(*arguments); });
 }
 
 }  // namespace tare::harness

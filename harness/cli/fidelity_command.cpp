@@ -203,49 +203,48 @@ int run_fidelity(const Arguments& arguments) {
 
 }  // namespace
 
-void add_fidelity_command(CLI::App& app, Chosen& chosen) {
+void add_fidelity_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("fidelity", "score configurations against an FP32 reference");
-  arguments->model.add_to(*command);
-  command->add_option("--reference", arguments->reference, "file of tare reference")->required();
-  command->add_option("--reference-model", arguments->reference_model,
-                      "the checkpoint of the reference, when --model was made from it");
-  command->add_option("--texts", arguments->texts, "file of windows that the reference must be of");
-  command->add_option("--baseline", arguments->baseline, "options of the baseline as JSON: adds paired differences");
-  command->add_option("--arms", arguments->arms,
-                      "JSON file: name -> options on top of --options; the first is the baseline");
-  command->add_option("--path", arguments->path, "prefill, decode or both")
-      ->check(CLI::IsMember({"prefill", "decode", "both"}))
-      ->capture_default_str();
-  command->add_option("--round-nodes", arguments->round_nodes, "nodes of a decode round; 1 is token by token")
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_option("--windows", arguments->windows, "the first so many of the reference; 0: all")
-      ->capture_default_str();
-  command->add_option("--first-position", arguments->first_position, "positions before it are not scored")
-      ->capture_default_str();
-  command->add_flag("--ladder", arguments->ladder, "also the baseline with logits rounded to 2^-20 .. 2^-5");
-  command->add_flag(
+  const Command command = line.add_command("fidelity", "score configurations against an FP32 reference");
+  arguments->model.add_to(command);
+  command.add_option("--reference", arguments->reference, "file of tare reference").required();
+  command.add_option("--reference-model", arguments->reference_model,
+                     "the checkpoint of the reference, when --model was made from it");
+  command.add_option("--texts", arguments->texts, "file of windows that the reference must be of");
+  command.add_option("--baseline", arguments->baseline, "options of the baseline as JSON: adds paired differences");
+  command.add_option("--arms", arguments->arms,
+                     "JSON file: name -> options on top of --options; the first is the baseline");
+  command.add_option("--path", arguments->path, "prefill, decode or both")
+      .one_of({"prefill", "decode", "both"})
+      .show_default();
+  command.add_option("--round-nodes", arguments->round_nodes, "nodes of a decode round; 1 is token by token")
+      .comma_separated()
+      .show_default();
+  command.add_option("--windows", arguments->windows, "the first so many of the reference; 0: all").show_default();
+  command.add_option("--first-position", arguments->first_position, "positions before it are not scored")
+      .show_default();
+  command.add_flag("--ladder", arguments->ladder, "also the baseline with logits rounded to 2^-20 .. 2^-5");
+  command.add_flag(
       "--decisions", arguments->decisions,
       "also 64 states without a text to follow, cold, continued and from a prefix cache: do the arms choose alike?");
-  command->add_flag("--needle", arguments->needle,
-                    "also facts in long texts: do the arms find them, and a spoiled baseline not?");
-  command->add_option("--rollouts", arguments->rollouts,
-                      "also texts of the arms' own after the prompts of this file of tare rollouts, and that file's "
-                      "texts replayed");
-  command->add_option("--jobs", arguments->jobs, "arms and paths walked at a time; use with --set cpu.threads=1")
-      ->capture_default_str();
-  command->add_option("--calibration", arguments->calibration,
-                      "texts that a model or quantiser learned from: refused when the reference's windows are in them");
-  command->add_option("--policy", arguments->policy, "policy file: its section fidelity judges the differences");
-  command->add_option("--budget", arguments->budget, "file of accepted changes: what they spent is taken off margins");
-  command->add_option("--accept", arguments->accept, "in words: the change that is accepted if it passes, and spends");
-  command->add_option("--out", arguments->out, "directory for fidelity.json and fidelity.md")->required();
-  command->add_flag("--json", arguments->json, "print fidelity.json");
-  command->footer(
+  command.add_flag("--needle", arguments->needle,
+                   "also facts in long texts: do the arms find them, and a spoiled baseline not?");
+  command.add_option("--rollouts", arguments->rollouts,
+                     "also texts of the arms' own after the prompts of this file of tare rollouts, and that file's "
+                     "texts replayed");
+  command.add_option("--jobs", arguments->jobs, "arms and paths walked at a time; use with --set cpu.threads=1")
+      .show_default();
+  command.add_option("--calibration", arguments->calibration,
+                     "texts that a model or quantiser learned from: refused when the reference's windows are in them");
+  command.add_option("--policy", arguments->policy, "policy file: its section fidelity judges the differences");
+  command.add_option("--budget", arguments->budget, "file of accepted changes: what they spent is taken off margins");
+  command.add_option("--accept", arguments->accept, "in words: the change that is accepted if it passes, and spends");
+  command.add_option("--out", arguments->out, "directory for fidelity.json and fidelity.md").required();
+  command.add_flag("--json", arguments->json, "print fidelity.json");
+  command.set_footer(
       "Example: tare fidelity --model models/embedded --set weights.format=q4 --baseline '{}' --reference "
       "reference.safetensors --windows 4 --out fidelity");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return run_fidelity(*arguments); }; });
+  command.set_action([arguments] { return run_fidelity(*arguments); });
 }
 
 }  // namespace tare::harness

@@ -91,24 +91,23 @@ int gate(const Arguments& arguments) {
 
 }  // namespace
 
-void add_gate_command(CLI::App& app, Chosen& chosen) {
+void add_gate_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("gate", "hold a run against a policy: exit code, JUnit, summary, annotations");
-  command->add_option("directory", arguments->directory, "run directory (holds ledger.sqlite)")->required();
-  command->add_option("--policy", arguments->policy, "margins and rules (docs/protocol/policy.md)")->required();
-  command->add_option("--baseline", arguments->baseline,
-                      "another run directory, kept from before, to hold the arms against; without it the run's own "
-                      "baseline");
-  command->add_option("--baseline-arm", arguments->baseline_arm, "arm of that directory (its baseline)");
-  command->add_flag("--github", arguments->github, "print annotations, append to the step's summary");
-  command->add_flag("--json", arguments->json, "print verdict.json");
-  command->footer("Example: tare gate runs/change --policy policy.json");
-  command->callback([arguments, &chosen] {
-    chosen.action = [arguments] {
-      if (arguments->json && arguments->github)
-        throw input_error("--github", "prints lines of its own beside --json", "choose one of them");
-      return gate(*arguments);
-    };
+  const Command command =
+      line.add_command("gate", "hold a run against a policy: exit code, JUnit, summary, annotations");
+  command.add_option("directory", arguments->directory, "run directory (holds ledger.sqlite)").required();
+  command.add_option("--policy", arguments->policy, "margins and rules (docs/protocol/policy.md)").required();
+  command.add_option("--baseline", arguments->baseline,
+                     "another run directory, kept from before, to hold the arms against; without it the run's own "
+                     "baseline");
+  command.add_option("--baseline-arm", arguments->baseline_arm, "arm of that directory (its baseline)");
+  command.add_flag("--github", arguments->github, "print annotations, append to the step's summary");
+  command.add_flag("--json", arguments->json, "print verdict.json");
+  command.set_footer("Example: tare gate runs/change --policy policy.json");
+  command.set_action([arguments] {
+    if (arguments->json && arguments->github)
+      throw input_error("--github", "prints lines of its own beside --json", "choose one of them");
+    return gate(*arguments);
   });
 }
 

@@ -69,17 +69,17 @@ int generate_text(const Arguments& arguments) {
 
 }  // namespace
 
-void add_generate_command(CLI::App& app, Chosen& chosen) {
+void add_generate_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("generate", "continue a text and say how fast");
-  arguments->model.add_to(*command);
-  command->add_option("--prompt", arguments->prompt, "text to continue")->required();
-  command->add_option("--max-tokens", arguments->max_tokens, "tokens at most")->capture_default_str();
-  command->add_option("--temperature", arguments->temperature, "0 is greedy")->capture_default_str();
-  command->add_option("--seed", arguments->seed, "of the sampling")->capture_default_str();
-  command->add_flag("--json", arguments->json, "one JSON object instead of the stream");
-  command->footer("Example: tare generate --model models/embedded --prompt 'def main(' --set weights.format=q4");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return generate_text(*arguments); }; });
+  const Command command = line.add_command("generate", "continue a text and say how fast");
+  arguments->model.add_to(command);
+  command.add_option("--prompt", arguments->prompt, "text to continue").required();
+  command.add_option("--max-tokens", arguments->max_tokens, "tokens at most").show_default();
+  command.add_option("--temperature", arguments->temperature, "0 is greedy").show_default();
+  command.add_option("--seed", arguments->seed, "of the sampling").show_default();
+  command.add_flag("--json", arguments->json, "one JSON object instead of the stream");
+  command.set_footer("Example: tare generate --model models/embedded --prompt 'def main(' --set weights.format=q4");
+  command.set_action([arguments] { return generate_text(*arguments); });
 }
 
 }  // namespace tare::harness

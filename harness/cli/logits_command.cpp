@@ -90,18 +90,18 @@ int write_logits(const Arguments& arguments) {
 
 }  // namespace
 
-void add_logits_command(CLI::App& app, Chosen& chosen) {
+void add_logits_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("logits", "logits (and hidden states) of given tokens, as safetensors");
-  arguments->model.add_to(*command);
-  command->add_option("--tokens", arguments->tokens, "JSON array of ids, or a .safetensors with input_ids (I32)")
-      ->required();
-  command->add_option("--out", arguments->out, "file to write: logits [T, vocab] F32")->required();
-  command->add_flag("--hidden", arguments->hidden, "also hidden.0 (embedding) .. hidden.L (after the final norm)");
-  command->add_flag("--json", arguments->json, "say what was written as JSON");
-  command->footer(
+  const Command command = line.add_command("logits", "logits (and hidden states) of given tokens, as safetensors");
+  arguments->model.add_to(command);
+  command.add_option("--tokens", arguments->tokens, "JSON array of ids, or a .safetensors with input_ids (I32)")
+      .required();
+  command.add_option("--out", arguments->out, "file to write: logits [T, vocab] F32").required();
+  command.add_flag("--hidden", arguments->hidden, "also hidden.0 (embedding) .. hidden.L (after the final norm)");
+  command.add_flag("--json", arguments->json, "say what was written as JSON");
+  command.set_footer(
       "Example: tare logits --model models/embedded --tokens tokens.json --out logits.safetensors --hidden");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return write_logits(*arguments); }; });
+  command.set_action([arguments] { return write_logits(*arguments); });
 }
 
 }  // namespace tare::harness

@@ -6,12 +6,10 @@
 
 namespace tare::harness {
 
-void ModelArguments::add_to(CLI::App& command) {
-  command.add_option("--model", model, "checkpoint directory, or synthetic:NAME?seed=S")->required();
+void ModelArguments::add_to(const Command& command) {
+  command.add_option("--model", model, "checkpoint directory, or synthetic:NAME?seed=S").required();
   command.add_option("--options", options_json, "engine options as JSON; tare worker --options lists them");
-  command.add_option("--set", assignments, "one engine option: PATH=VALUE (repeatable)")
-      ->allow_extra_args(false)
-      ->take_all();
+  command.add_option("--set", assignments, "one engine option: PATH=VALUE (repeatable)").once_a_use();
 }
 
 engine::EngineOptions ModelArguments::options() const {

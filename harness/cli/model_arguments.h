@@ -1,7 +1,6 @@
 // --model, --options and --set, the same for every command that opens a model in this process.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "engine/backend/backend.h"
 #include "engine/backend/options.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "harness/cli/command_line.h"
 
 namespace tare::harness {
 
@@ -17,7 +17,7 @@ struct ModelArguments {
   std::string options_json;
   std::vector<std::string> assignments;
 
-  void add_to(CLI::App& command);
+  void add_to(const Command& command);
   // Defaults, then --options, then each --set in order. Throws Error (input).
   [[nodiscard]] engine::EngineOptions options() const;
 };

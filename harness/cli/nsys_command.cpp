@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <memory>
@@ -10,6 +9,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/kernel_table.h"
 #include "harness/cli/trace_arguments.h"
+#include "harness/driver/log.h"
 #include "profiles/nsys/nsys_import.h"
 #include "profiles/nsys/nsys_tracks.h"
 #include "stats/quantiles.h"
@@ -88,7 +88,7 @@ void print(const profiles::NsysProfile& profile, const Arguments& arguments) {
 
 int import(const Arguments& arguments) {
   const profiles::NsysProfile profile = profiles::import_nsys(arguments.file, arguments.settings);
-  for (const std::string& warning : profile.warnings) spdlog::warn("{}", warning);
+  for (const std::string& warning : profile.warnings) log_warning("{}", warning);
   if (arguments.json) {
     // Names come from elsewhere and may be no UTF-8.
     fmt::print("{}\n", to_json(profile, arguments).dump(2, ' ', false, Json::error_handler_t::replace));
@@ -106,34 +106,34 @@ int import(const Arguments& arguments) {
 
 }  // namespace
 
-void add_nsys_command(CLI::App& app, Chosen& chosen) {
+void add_nsys_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("nsys", "kernel tables from an export of Nsight Systems, of any engine");
-  command->add_option("file", arguments->file, "what nsys export --type sqlite wrote")->required();
-  CLI::Option* range = command
-                           ->add_option("--round-range", arguments->settings.round_range,
-                                        "NVTX range of a round; * at the end: names that begin so")
-                           ->capture_default_str();
+  const Command command = line.add_command("nsys", "kernel tables from an export of Nsight Systems, of any engine");
+  command.add_option("file", arguments->file, "what nsys export --type sqlite wrote").required();
+  const Option range = command
+                           .add_option("--round-range", arguments->settings.round_range,
+                                       "NVTX range of a round; * at the end: names that begin so")
+                           .show_default();
   command
-      ->add_option("--equal-rounds", arguments->settings.equal_rounds,
-                   "without ranges: cut all kernels into so many rounds of equally many")
-      ->check(CLI::PositiveNumber)
-      ->excludes(range);
-  command->add_option("--skip-rounds", arguments->settings.skip_rounds, "leave out so many at the beginning")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_option("--device", arguments->settings.device, "whose kernels count, where rounds use several");
+      .add_option("--equal-rounds", arguments->settings.equal_rounds,
+                  "without ranges: cut all kernels into so many rounds of equally many")
+      .positive()
+      .not_with(range);
+  command.add_option("--skip-rounds", arguments->settings.skip_rounds, "leave out so many at the beginning")
+      .not_negative()
+      .show_default();
+  command.add_option("--device", arguments->settings.device, "whose kernels count, where rounds use several");
   command
-      ->add_option("--least-kernels", arguments->settings.least_kernels,
-                   "fewer a round are refused: whole graphs were recorded then")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  arguments->trace.add_to(*command);
-  command->add_flag("--json", arguments->json, "every kernel and every round as JSON");
-  command->footer(
+      .add_option("--least-kernels", arguments->settings.least_kernels,
+                  "fewer a round are refused: whole graphs were recorded then")
+      .not_negative()
+      .show_default();
+  arguments->trace.add_to(command);
+  command.add_flag("--json", arguments->json, "every kernel and every round as JSON");
+  command.set_footer(
       "Record with: scripts/nsys-run --out capture PROGRAM ...\nExample: tare nsys capture.sqlite --trace "
       "capture.json");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return import(*arguments); }; });
+  command.set_action([arguments] { return import(*arguments); });
 }
 
 }  // namespace tare::harness

@@ -150,29 +150,27 @@ int plan_experiment(const Arguments& arguments) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, Chosen& chosen) {
+void add_plan_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("plan", "how many blocks an effect needs, and what a number of blocks can show");
-  command->add_option("directory", arguments->directory, "a run of the same kind, to know the spread from");
-  command->add_option("--effect", arguments->effects_percent, "effects to be shown, percent")
-      ->delimiter(',')
-      ->check(CLI::Range(1e-6, 1000.0));
-  command->add_option("--blocks", arguments->blocks, "rows of the table")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 100'000));
-  command->add_option("--unit-sd", arguments->unit_sd_percent,
-                      "without a directory: standard deviation of one run (granularity run) or of one block's "
-                      "difference, percent");
-  command->add_option("--granularity", arguments->granularity, "without a directory: run or prompt")
-      ->check(CLI::IsMember({"run", "prompt"}));
-  command->add_option("--arms", arguments->arms, "without a directory")->check(CLI::Range(2, 5));
-  command->add_option("--block-seconds", arguments->block_seconds, "without a directory: what a block takes");
-  command->add_option("--alpha", arguments->alpha, "error rate over all arms")->check(CLI::Range(1e-6, 0.5));
-  command->add_option("--power", arguments->power, "chance to show the effect")->check(CLI::Range(0.01, 0.9999));
-  command->add_flag("--json", arguments->json, "print JSON");
-  command->footer("Example: tare plan runs/quickstart --effect 0.3,0.1");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return plan_experiment(*arguments); }; });
+  const Command command =
+      line.add_command("plan", "how many blocks an effect needs, and what a number of blocks can show");
+  command.add_option("directory", arguments->directory, "a run of the same kind, to know the spread from");
+  command.add_option("--effect", arguments->effects_percent, "effects to be shown, percent")
+      .comma_separated()
+      .range(1e-6, 1000.0);
+  command.add_option("--blocks", arguments->blocks, "rows of the table").comma_separated().whole_range(1, 100'000);
+  command.add_option("--unit-sd", arguments->unit_sd_percent,
+                     "without a directory: standard deviation of one run (granularity run) or of one block's "
+                     "difference, percent");
+  command.add_option("--granularity", arguments->granularity, "without a directory: run or prompt")
+      .one_of({"run", "prompt"});
+  command.add_option("--arms", arguments->arms, "without a directory").whole_range(2, 5);
+  command.add_option("--block-seconds", arguments->block_seconds, "without a directory: what a block takes");
+  command.add_option("--alpha", arguments->alpha, "error rate over all arms").range(1e-6, 0.5);
+  command.add_option("--power", arguments->power, "chance to show the effect").range(0.01, 0.9999);
+  command.add_flag("--json", arguments->json, "print JSON");
+  command.set_footer("Example: tare plan runs/quickstart --effect 0.3,0.1");
+  command.set_action([arguments] { return plan_experiment(*arguments); });
 }
 
 }  // namespace tare::harness

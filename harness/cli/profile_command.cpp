@@ -100,23 +100,22 @@ int profile(const Arguments& arguments) {
 
 }  // namespace
 
-void add_profile_command(CLI::App& app, Chosen& chosen) {
+void add_profile_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("profile", "where a round's time goes, kernel by kernel or op by op");
-  arguments->model.add_to(*command);
-  command->add_option("--prompt-tokens", arguments->settings.context, "random tokens in the caches at the start")
-      ->capture_default_str();
-  command->add_option("--width", arguments->settings.width, "tokens a round verifies and commits")
-      ->capture_default_str();
-  command->add_option("--rounds", arguments->settings.rounds, "timed, and as many again under the collector")
-      ->capture_default_str();
-  command->add_option("--seed", arguments->settings.seed, "of the random tokens")->capture_default_str();
-  arguments->trace.add_to(*command);
-  command->add_flag("--json", arguments->json, "every kernel or op and every round as JSON");
-  command->footer(
+  const Command command = line.add_command("profile", "where a round's time goes, kernel by kernel or op by op");
+  arguments->model.add_to(command);
+  command.add_option("--prompt-tokens", arguments->settings.context, "random tokens in the caches at the start")
+      .show_default();
+  command.add_option("--width", arguments->settings.width, "tokens a round verifies and commits").show_default();
+  command.add_option("--rounds", arguments->settings.rounds, "timed, and as many again under the collector")
+      .show_default();
+  command.add_option("--seed", arguments->settings.seed, "of the random tokens").show_default();
+  arguments->trace.add_to(command);
+  command.add_flag("--json", arguments->json, "every kernel or op and every round as JSON");
+  command.set_footer(
       "Examples: tare profile --model models/embedded --set weights.format=q4\n"
       "          tare profile --model 'synthetic:27b?seed=1' --set backend=cuda --set weights.format=q4 --width 16");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return profile(*arguments); }; });
+  command.set_action([arguments] { return profile(*arguments); });
 }
 
 }  // namespace tare::harness

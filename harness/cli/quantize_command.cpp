@@ -74,17 +74,17 @@ int quantize(const Arguments& arguments) {
 
 }  // namespace
 
-void add_quantize_command(CLI::App& app, Chosen& chosen) {
+void add_quantize_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("quantize", "write a checkpoint with the weights that a backend would make at load");
-  arguments->model.add_to(*command);
-  command->add_option("--out", arguments->out, "directory to make")->required();
-  command->add_flag("--fold-norms", arguments->fold_norms,
-                    "fold the gains 1 + w of layer norms into the projections that read them, before quantising");
-  command->add_flag("--json", arguments->json, "say what was written as JSON");
-  command->footer("Example: tare quantize --model models/embedded --set weights.format=q4 --out embedded-q4");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return quantize(*arguments); }; });
+  const Command command =
+      line.add_command("quantize", "write a checkpoint with the weights that a backend would make at load");
+  arguments->model.add_to(command);
+  command.add_option("--out", arguments->out, "directory to make").required();
+  command.add_flag("--fold-norms", arguments->fold_norms,
+                   "fold the gains 1 + w of layer norms into the projections that read them, before quantising");
+  command.add_flag("--json", arguments->json, "say what was written as JSON");
+  command.set_footer("Example: tare quantize --model models/embedded --set weights.format=q4 --out embedded-q4");
+  command.set_action([arguments] { return quantize(*arguments); });
 }
 
 }  // namespace tare::harness

@@ -98,13 +98,13 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_reconcile_command(CLI::App& app, Chosen& chosen) {
+void add_reconcile_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("reconcile", "whether kernels or ops add up to what was timed, arm by arm");
-  command->add_option("directory", arguments->directory, "run directory of an experiment with \"profile\"")->required();
-  command->add_flag("--json", arguments->json, "every row as JSON");
-  command->footer("Example: tare reconcile runs/quickstart");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return run(*arguments); }; });
+  const Command command = line.add_command("reconcile", "whether kernels or ops add up to what was timed, arm by arm");
+  command.add_option("directory", arguments->directory, "run directory of an experiment with \"profile\"").required();
+  command.add_flag("--json", arguments->json, "every row as JSON");
+  command.set_footer("Example: tare reconcile runs/quickstart");
+  command.set_action([arguments] { return run(*arguments); });
 }
 
 }  // namespace tare::harness

@@ -145,29 +145,29 @@ int write_reference_file(Arguments arguments) {
 
 }  // namespace
 
-void add_reference_command(CLI::App& app, Chosen& chosen) {
+void add_reference_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
   arguments->options.activation_bytes = kActivationBytes;
   arguments->options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  CLI::App* command = app.add_subcommand("reference", "FP32 log-probabilities of texts, one layer in memory at a time");
-  command->add_option("--model", arguments->model, "checkpoint directory, or synthetic:NAME?seed=S")->required();
-  command->add_option("--texts", arguments->texts, "file of windows (prompts/windows.jsonl)")->required();
-  command->add_option("--window-tokens", arguments->window_tokens, "tokens of a window")->capture_default_str();
-  command->add_option("--windows", arguments->windows, "windows at most, the first of the file; 0: all")
-      ->capture_default_str();
-  command->add_option("--out", arguments->out, "file to write; a reference that was stopped goes on in OUT.work")
-      ->required();
-  command->add_option("--backend", arguments->options.backend, "cpu or cuda")->capture_default_str();
-  command->add_option("--threads", arguments->options.threads, "of the CPU")->capture_default_str();
-  command->add_option("--device", arguments->options.device, "GPU of the cuda backend")->capture_default_str();
+  const Command command =
+      line.add_command("reference", "FP32 log-probabilities of texts, one layer in memory at a time");
+  command.add_option("--model", arguments->model, "checkpoint directory, or synthetic:NAME?seed=S").required();
+  command.add_option("--texts", arguments->texts, "file of windows (prompts/windows.jsonl)").required();
+  command.add_option("--window-tokens", arguments->window_tokens, "tokens of a window").show_default();
+  command.add_option("--windows", arguments->windows, "windows at most, the first of the file; 0: all").show_default();
+  command.add_option("--out", arguments->out, "file to write; a reference that was stopped goes on in OUT.work")
+      .required();
+  command.add_option("--backend", arguments->options.backend, "cpu or cuda").show_default();
+  command.add_option("--threads", arguments->options.threads, "of the CPU").show_default();
+  command.add_option("--device", arguments->options.device, "GPU of the cuda backend").show_default();
   command
-      ->add_option("--activation-bytes", arguments->options.activation_bytes,
-                   "memory for activations; what does not fit is spilled to OUT.work")
-      ->capture_default_str();
-  command->add_flag("--json", arguments->json, "say what was written as JSON");
-  command->footer(
+      .add_option("--activation-bytes", arguments->options.activation_bytes,
+                  "memory for activations; what does not fit is spilled to OUT.work")
+      .show_default();
+  command.add_flag("--json", arguments->json, "say what was written as JSON");
+  command.set_footer(
       "Example: tare reference --model models/embedded --texts prompts/windows.jsonl --out reference.safetensors");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return write_reference_file(*arguments); }; });
+  command.set_action([arguments] { return write_reference_file(*arguments); });
 }
 
 }  // namespace tare::harness

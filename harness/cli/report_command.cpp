@@ -33,7 +33,7 @@ void print_unblinding(const UnblindingRecord& unblinding) {
 
 }  // namespace
 
-void add_report_command(CLI::App& app, Chosen& chosen) {
+void add_report_command(CommandLine& line) {
   struct Arguments {
     std::string directory;
     std::string ceiling;
@@ -42,24 +42,22 @@ void add_report_command(CLI::App& app, Chosen& chosen) {
     bool unblind = false;
   };
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("report", "write report, tables, figures and verdict.json from a run directory");
-  command->add_option("directory", arguments->directory, "run directory (holds ledger.sqlite), or one of tare fidelity")
-      ->required();
-  command->add_option("--ceiling", arguments->ceiling,
-                      "what tare ceiling --json printed on that machine: rates are held against its read rate");
-  command->add_option("--fidelity", arguments->fidelity,
-                      "what tare fidelity wrote of the same arms: fidelity is drawn against speed");
-  command->add_flag("--json", arguments->json, "print verdict.json");
-  command->add_flag("--unblind", arguments->unblind,
-                    "freeze the analysis of a blind experiment, and name its arms from then on");
-  command->footer("Example: tare report runs/quickstart");
-  command->callback([arguments, &chosen] {
-    chosen.action = [arguments] {
-      if (arguments->unblind) print_unblinding(unblind(arguments->directory));
-      if (holds_fidelity_alone(arguments->directory)) return rewrite_fidelity(arguments->directory, arguments->json);
-      return finish_report(arguments->directory, arguments->json, arguments->ceiling, arguments->fidelity);
-    };
+  const Command command =
+      line.add_command("report", "write report, tables, figures and verdict.json from a run directory");
+  command.add_option("directory", arguments->directory, "run directory (holds ledger.sqlite), or one of tare fidelity")
+      .required();
+  command.add_option("--ceiling", arguments->ceiling,
+                     "what tare ceiling --json printed on that machine: rates are held against its read rate");
+  command.add_option("--fidelity", arguments->fidelity,
+                     "what tare fidelity wrote of the same arms: fidelity is drawn against speed");
+  command.add_flag("--json", arguments->json, "print verdict.json");
+  command.add_flag("--unblind", arguments->unblind,
+                   "freeze the analysis of a blind experiment, and name its arms from then on");
+  command.set_footer("Example: tare report runs/quickstart");
+  command.set_action([arguments] {
+    if (arguments->unblind) print_unblinding(unblind(arguments->directory));
+    if (holds_fidelity_alone(arguments->directory)) return rewrite_fidelity(arguments->directory, arguments->json);
+    return finish_report(arguments->directory, arguments->json, arguments->ceiling, arguments->fidelity);
   });
 }
 

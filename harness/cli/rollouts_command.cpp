@@ -87,24 +87,23 @@ int write_rollouts(const Arguments& arguments) {
 
 }  // namespace
 
-void add_rollouts_command(CLI::App& app, Chosen& chosen) {
+void add_rollouts_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("rollouts", "write texts with the rounds and drafts that made them");
-  arguments->model.add_to(*command);
-  command->add_option("--prompts", arguments->prompts, "prompt file")->required();
-  command->add_option("--limit", arguments->limit, "prompts at most, evenly over categories; 0: all")
-      ->capture_default_str();
-  command->add_option("--max-tokens", arguments->max_tokens, "tokens a text at most")->capture_default_str();
-  command->add_option("--temperature", arguments->temperature, "0 is greedy")->capture_default_str();
-  command->add_option("--seed", arguments->seed, "of the sampling")->capture_default_str();
-  command->add_option("--out", arguments->out, "file of recorded rounds to write")->required();
-  command->add_flag("--every-position", arguments->every_position,
-                    "draft at every token and keep the candidates, for tare trees; rounds are then one token each");
-  command->add_flag("--json", arguments->json, "the summary as JSON");
-  command->footer(
+  const Command command = line.add_command("rollouts", "write texts with the rounds and drafts that made them");
+  arguments->model.add_to(command);
+  command.add_option("--prompts", arguments->prompts, "prompt file").required();
+  command.add_option("--limit", arguments->limit, "prompts at most, evenly over categories; 0: all").show_default();
+  command.add_option("--max-tokens", arguments->max_tokens, "tokens a text at most").show_default();
+  command.add_option("--temperature", arguments->temperature, "0 is greedy").show_default();
+  command.add_option("--seed", arguments->seed, "of the sampling").show_default();
+  command.add_option("--out", arguments->out, "file of recorded rounds to write").required();
+  command.add_flag("--every-position", arguments->every_position,
+                   "draft at every token and keep the candidates, for tare trees; rounds are then one token each");
+  command.add_flag("--json", arguments->json, "the summary as JSON");
+  command.set_footer(
       "Example: tare rollouts --model models/embedded --set speculate.drafter=mtp --prompts prompts/tare-64.jsonl "
       "--limit 4 --out /tmp/rounds.jsonl");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return write_rollouts(*arguments); }; });
+  command.set_action([arguments] { return write_rollouts(*arguments); });
 }
 
 }  // namespace tare::harness

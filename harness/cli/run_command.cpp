@@ -77,16 +77,16 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app, Chosen& chosen) {
+void add_run_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("run", "run an experiment, or go on with one, and write its report");
-  command->add_option("experiment", arguments->experiment, "experiment file (JSON with comments)")->required();
-  command->add_option("--out", arguments->out, "run directory; the same directory goes on where it was");
-  command->add_flag("--dry-run", arguments->dry_run, "say what would be run, how long it takes and what it stores");
-  command->add_flag("--blind", arguments->blind, "hide in reports which arm is which, until tare report --unblind");
-  command->add_flag("--json", arguments->json, "print verdict.json (or the plan) instead of text");
-  command->footer("Example: tare run experiments/quickstart.json --out runs/quickstart");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return run(*arguments); }; });
+  const Command command = line.add_command("run", "run an experiment, or go on with one, and write its report");
+  command.add_option("experiment", arguments->experiment, "experiment file (JSON with comments)").required();
+  command.add_option("--out", arguments->out, "run directory; the same directory goes on where it was");
+  command.add_flag("--dry-run", arguments->dry_run, "say what would be run, how long it takes and what it stores");
+  command.add_flag("--blind", arguments->blind, "hide in reports which arm is which, until tare report --unblind");
+  command.add_flag("--json", arguments->json, "print verdict.json (or the plan) instead of text");
+  command.set_footer("Example: tare run experiments/quickstart.json --out runs/quickstart");
+  command.set_action([arguments] { return run(*arguments); });
 }
 
 }  // namespace tare::harness

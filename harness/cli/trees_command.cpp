@@ -76,21 +76,21 @@ int replay(const Arguments& arguments) {
 
 }  // namespace
 
-void add_trees_command(CLI::App& app, Chosen& chosen) {
+void add_trees_command(CommandLine& line) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("trees", "tokens a round of other trees from recorded drafts, without the target");
-  command->add_option("file", arguments->file, "recorded rounds, of tare rollouts --every-position")->required();
-  command->add_option("--nodes", arguments->nodes, "budgets, the root included")->delimiter(',')->capture_default_str();
-  command->add_option("--candidates", arguments->candidates, "candidates a row; 1 is the chain")
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_option("--temperatures", arguments->temperatures, "of the drafts, relative to the recorded one")
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_flag("--json", arguments->json, "JSON, with acceptance by position");
-  command->footer("Example: tare trees rounds.jsonl --nodes 8,16,32 --candidates 1,8");
-  command->callback([arguments, &chosen] { chosen.action = [arguments] { return replay(*arguments); }; });
+  const Command command =
+      line.add_command("trees", "tokens a round of other trees from recorded drafts, without the target");
+  command.add_option("file", arguments->file, "recorded rounds, of tare rollouts --every-position").required();
+  command.add_option("--nodes", arguments->nodes, "budgets, the root included").comma_separated().show_default();
+  command.add_option("--candidates", arguments->candidates, "candidates a row; 1 is the chain")
+      .comma_separated()
+      .show_default();
+  command.add_option("--temperatures", arguments->temperatures, "of the drafts, relative to the recorded one")
+      .comma_separated()
+      .show_default();
+  command.add_flag("--json", arguments->json, "JSON, with acceptance by position");
+  command.set_footer("Example: tare trees rounds.jsonl --nodes 8,16,32 --candidates 1,8");
+  command.set_action([arguments] { return replay(*arguments); });
 }
 
 }  // namespace tare::harness

@@ -31,27 +31,25 @@ void print_options(bool json) {
 
 }  // namespace
 
-void add_worker_command(CLI::App& app, Chosen& chosen) {
+void add_worker_command(CommandLine& line) {
   struct Arguments {
     bool options = false;
     bool json = false;
   };
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("worker", "be an arm: speak the worker protocol on the standard streams");
-  command->add_flag("--options", arguments->options, "list every engine option and end");
-  command->add_flag("--json", arguments->json, "with --options: as JSON");
-  command->footer("Example: tare worker --options\nThe protocol: docs/protocol/worker.md");
-  command->callback([arguments, &chosen] {
-    chosen.action = [arguments] {
-      if (arguments->options) {
-        print_options(arguments->json);
-        return 0;
-      }
-      // Whatever else writes to standard output must not disturb the protocol: it keeps a descriptor of its own.
-      const int output = ::dup(STDOUT_FILENO);
-      ::dup2(STDERR_FILENO, STDOUT_FILENO);
-      return serve_worker(STDIN_FILENO, output);
-    };
+  const Command command = line.add_command("worker", "be an arm: speak the worker protocol on the standard streams");
+  command.add_flag("--options", arguments->options, "list every engine option and end");
+  command.add_flag("--json", arguments->json, "with --options: as JSON");
+  command.set_footer("Example: tare worker --options\nThe protocol: docs/protocol/worker.md");
+  command.set_action([arguments] {
+    if (arguments->options) {
+      print_options(arguments->json);
+      return 0;
+    }
+    // Whatever else writes to standard output must not disturb the protocol: it keeps a descriptor of its own.
+    const int output = ::dup(STDOUT_FILENO);
+    ::dup2(STDERR_FILENO, STDOUT_FILENO);
+    return serve_worker(STDIN_FILENO, output);
   });
 }
 

@@ -1,12 +1,12 @@
 #include "harness/driver/launch.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "harness/driver/log.h"
 #include "harness/environment/environment.h"
 
 namespace tare::harness {
@@ -94,7 +94,7 @@ void Launch::record_end() noexcept {
     ledger_->end_launch(id_, steady_utc_ns(), status.code, peak, ended_well ? std::string() : worker_.last_words());
   } catch (const std::exception& failure) {
     // The launch's rows that count are stored with its runs; its end is a note beside them.
-    spdlog::warn("the end of launch {} could not be recorded: {}", id_, failure.what());
+    log_warning("the end of launch {} could not be recorded: {}", id_, failure.what());
   }
 }
 

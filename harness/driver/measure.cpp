@@ -1,7 +1,6 @@
 #include "harness/driver/measure.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +11,7 @@
 
 #include "base/digest.h"
 #include "harness/driver/launch.h"
+#include "harness/driver/log.h"
 #include "harness/driver/replay_texts.h"
 #include "harness/driver/twins.h"
 #include "harness/environment/environment.h"
@@ -99,7 +99,7 @@ void recording_failure(const MeasureContext& context, std::vector<std::int64_t> 
         try {
           context.ledger->fail_run(run_id, steady_utc_ns(), error.what());
         } catch (const Error& second) {  // the ledger itself cannot be written: the next sitting marks the run
-          spdlog::warn("that run {} failed could not be recorded: {}", run_id, second.what());
+          log_warning("that run {} failed could not be recorded: {}", run_id, second.what());
         }
       }
     }
@@ -174,8 +174,8 @@ class ResidentBlock {
     if (twins == nullptr || text >= twins->texts() || !twins->failed().empty()) return;
     twins->walk(arm, text);
     for (const std::size_t failed : twins->failed())
-      spdlog::warn("the twin of arm '{}' failed and ends all twins beside block {}: {}",
-                   context_.experiment->arms[failed].name, block_.block + 1, twins->fault(failed));
+      log_warning("the twin of arm '{}' failed and ends all twins beside block {}: {}",
+                  context_.experiment->arms[failed].name, block_.block + 1, twins->fault(failed));
     context_.prompt_done(
         fmt::format("block {}, profile of prompt {} of {}", block_.block + 1, text + 1, twins->texts()));
   }

@@ -1,7 +1,6 @@
 #include "harness/driver/run_experiment.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,6 +14,7 @@
 #include "base/text.h"
 #include "harness/analysis/stop_rule.h"
 #include "harness/driver/launch.h"
+#include "harness/driver/log.h"
 #include "harness/driver/measure.h"
 #include "harness/driver/replay_texts.h"
 #include "harness/driver/twins.h"
@@ -224,7 +224,7 @@ RunSummary run_experiment(const Experiment& experiment, const RunSettings& setti
       marked = ledger.interrupt_incomplete_blocks(
           slots, error.kind() == ErrorKind::kInterrupted ? "stopped by the user" : error.what());
     } catch (const Error& second) {  // the ledger itself cannot be written: the next call marks them
-      spdlog::warn("interrupted blocks could not be marked: {}", second.what());
+      log_warning("interrupted blocks could not be marked: {}", second.what());
     }
     if (marked.empty() || error.kind() == ErrorKind::kInterrupted) throw;
     ErrorParts parts = error.parts();

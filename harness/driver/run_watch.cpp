@@ -1,10 +1,9 @@
 #include "harness/driver/run_watch.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
 #include "base/error.h"
+#include "harness/driver/log.h"
 
 namespace tare::harness {
 
@@ -23,7 +22,7 @@ const GpuDevice* GpusOfSitting::find(const std::string& pci_bus_id) {
     facts.pci_bus_id = pci_bus_id;
     facts.missing.push_back({"everything", error.what()});
     ledger_->store_gpu(sitting_, facts);
-    spdlog::warn("no readings of GPU {}: {}", pci_bus_id, error.what());
+    log_warning("no readings of GPU {}: {}", pci_bus_id, error.what());
   }
   return device ? &*device : nullptr;
 }

@@ -1,7 +1,6 @@
 #include "harness/driver/twins.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <map>
@@ -10,6 +9,7 @@
 
 #include "base/digest.h"
 #include "harness/driver/launch.h"
+#include "harness/driver/log.h"
 #include "harness/driver/replay_texts.h"
 #include "harness/environment/environment.h"
 #include "stats/stalls.h"
@@ -194,8 +194,8 @@ std::unique_ptr<Twins> twins_beside(const MeasureContext& context, const Planned
   if (wanted.arms.size() != context.experiment->arms.size()) return nullptr;
   auto twins = std::make_unique<Twins>(context, block.block, wanted.arms);
   for (const std::size_t arm : twins->failed())
-    spdlog::warn("no twins beside the timed workers of block {}: arm '{}': {}", block.block + 1,
-                 context.experiment->arms[arm].name, twins->fault(arm));
+    log_warning("no twins beside the timed workers of block {}: arm '{}': {}", block.block + 1,
+                context.experiment->arms[arm].name, twins->fault(arm));
   return twins->failed().empty() ? std::move(twins) : nullptr;
 }
 
@@ -222,8 +222,8 @@ void make_profiles(const MeasureContext& context, const PlannedProfiles& profile
     return;
   }
   for (const std::size_t arm : failed)
-    spdlog::warn("the twin of arm '{}' failed beside the other twins of block {} and is tried alone: {}",
-                 context.experiment->arms[arm].name, profiles.block + 1, together->fault(arm));
+    log_warning("the twin of arm '{}' failed beside the other twins of block {} and is tried alone: {}",
+                context.experiment->arms[arm].name, profiles.block + 1, together->fault(arm));
   together.reset();
   for (const std::size_t arm : failed) {
     const std::unique_ptr<Twins> alone = walk_all({arm});
