@@ -5,13 +5,15 @@
 #   usual   as the build type says
 #   exact   -O3 for loops over weights, rows and the vocabulary; the same bits in every copy of a loop, so multiplications and
 #           additions are never fused
-#   light   what reads arguments, describes and prints: -O2 takes a fifth longer to compile and gains nothing
+#   light   what reads arguments, describes and prints: -O2 takes a fourth longer to compile and gains nothing
 #   test    a test's own code: as light, and what it calls is optimised as ever
-set(TARE_KINDS usual exact light test)
+#   json_test  the same where most tests read JSON
+set(TARE_KINDS usual exact light test json_test)
 set(TARE_OPTIONS_usual "")
 set(TARE_OPTIONS_exact -ffp-contract=off -O3)
-set(TARE_OPTIONS_light $<$<AND:$<CONFIG:RelWithDebInfo>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+set(TARE_OPTIONS_light $<$<AND:$<CONFIG:RelWithDebInfo>,$<COMPILE_LANGUAGE:CXX>>:-Og>)
 set(TARE_OPTIONS_test ${TARE_OPTIONS_light})
+set(TARE_OPTIONS_json_test ${TARE_OPTIONS_light})
 
 # tare_optimised(TARGET KIND)
 function(tare_optimised target kind)

@@ -21,13 +21,15 @@ endfunction()
 set(TARE_TEST_FOLDERS ${CMAKE_BINARY_DIR}/test-folders)
 file(MAKE_DIRECTORY ${TARE_TEST_FOLDERS})
 
-# tare_test(NAME SOURCES ... LIBS ...): GoogleTest program, each TEST registered with ctest.
+# tare_test(NAME SOURCES ... LIBS ...): GoogleTest program, each TEST registered with ctest. TARE_TEST_KIND, where a folder sets
+# it, is its kind of optimisation.
+set(TARE_TEST_KIND test)
 function(tare_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main tare_warnings)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE TARE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TARE_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  tare_optimised(${name} test)
+  tare_optimised(${name} ${TARE_TEST_KIND})
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ENVIRONMENT TEST_TMPDIR=${TARE_TEST_FOLDERS})
 endfunction()

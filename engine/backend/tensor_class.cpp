@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "engine/checkpoint/stored_codes.h"
+#include "engine/checkpoint/stored_quantisation.h"
 #include "engine/checkpoint/tensor_plan.h"
 
 namespace tare::engine {

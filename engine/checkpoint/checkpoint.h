@@ -69,7 +69,7 @@ struct Tensor {
 [[nodiscard]] std::vector<float> to_floats(const Tensor& tensor);
 
 struct StoredCodes;         // stored_codes.h
-struct StoredQuantisation;  // stored_codes.h
+struct StoredQuantisation;  // stored_quantisation.h
 
 // Named tensors, wherever they come from.
 class TensorSource {

@@ -12,6 +12,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/stored_codes.h"
+#include "engine/checkpoint/stored_quantisation.h"
 
 namespace tare::engine {
 

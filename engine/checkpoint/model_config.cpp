@@ -88,7 +88,7 @@ void check_refused(JsonReader& top, JsonReader& text) {
     if (!listed(gate, {"swish", "silu"}))
       throw text.error("output_gate_type", fmt::format("'{}' is not supported, only swish", gate));
   }
-  // Ours is read with the tensors (stored_codes.h).
+  // Ours is read with the tensors (stored_quantisation.h).
   const auto is_ours = [](const Json& json) {
     return json.is_object() && json.value("quant_method", Json()) == "tare";
   };

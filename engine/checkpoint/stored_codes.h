@@ -1,12 +1,8 @@
-// A tensor whose weights a checkpoint holds as codes (docs/protocol/quantised-checkpoint.md), and how a file says so.
+// A tensor whose weights a checkpoint holds as codes (docs/protocol/quantised-checkpoint.md).
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <string>
-#include <vector>
 
-#include "base/json_reader.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/formats/weight_codes.h"
 
@@ -31,16 +27,5 @@ inline constexpr const char* kTensorScaleSuffix = ".tensor_scale";
 
 // How many scales a row of `columns` has.
 [[nodiscard]] std::int64_t scales_a_row(WeightCodec codec, std::int64_t columns);
-
-// The object quantization_config of a config.json that `tare quantize` wrote.
-struct StoredQuantisation {
-  Json weights;                               // the options group that made it
-  std::map<std::string, WeightCodec> codecs;  // of the tensors that are stored as codes, by canonical name
-  std::vector<std::string> excluded;          // modules that are never quantised
-};
-constexpr std::int64_t kQuantisationVersion = 1;
-// Throws Error (input): another method, another version, unknown keys or words.
-[[nodiscard]] StoredQuantisation read_quantisation(const Json& json, const std::string& where);
-[[nodiscard]] Json to_json(const StoredQuantisation& quantisation);
 
 }  // namespace tare::engine

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "engine/cpu/inventory.h"
 #include "engine/cpu/kv_layout.h"
 

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "engine/backend/argmax.h"
 #include "engine/backend/sequence_checks.h"
 #include "engine/backend/tensor_class.h"

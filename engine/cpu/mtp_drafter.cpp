@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "engine/cpu/inventory.h"
 
 namespace tare::engine {

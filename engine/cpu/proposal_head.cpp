@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/json_reader.h"
 #include "engine/cpu/inventory.h"
 #include "engine/speculate/shortlist.h"
 

@@ -14,6 +14,7 @@
 #include "engine/backend/tensor_class.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/stored_codes.h"
+#include "engine/checkpoint/stored_quantisation.h"
 #include "engine/formats/absmax.h"
 
 namespace tare::engine {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "engine/backend/argmax.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/packed_matrix.h"

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/cpu/kernels.h"

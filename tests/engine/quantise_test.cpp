@@ -15,6 +15,7 @@
 #include "base/json_reader.h"
 #include "engine/backend/tensor_class.h"
 #include "engine/checkpoint/stored_codes.h"
+#include "engine/checkpoint/stored_quantisation.h"
 #include "engine/checkpoint/tensor_plan.h"
 #include "engine/cpu/model_weights.h"
 #include "engine/quantize/norm_fold.h"

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/json_reader.h"
 #include "engine/cuda/weights/load_projection.h"
 #include "engine/speculate/shortlist.h"
 

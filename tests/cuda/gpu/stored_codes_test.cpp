@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "engine/backend/tensor_class.h"
 #include "engine/cuda/cuda_backend.h"
 #include "engine/cuda/drafter/mtp_weights.h"
