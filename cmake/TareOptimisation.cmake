@@ -5,7 +5,8 @@
 #   usual   as the build type says
 #   exact   -O3 for loops over weights, rows and the vocabulary; the same bits in every copy of a loop, so multiplications and
 #           additions are never fused
-#   light   what reads arguments, describes and prints: -O2 takes a fourth longer to compile and gains nothing
+#   light   what reads arguments, describes and prints, mostly with JSON, which its headers hold: -O2 takes longer to compile and
+#           gains nothing
 #   test    a test's own code: as light, and what it calls is optimised as ever
 #   json_test  the same where most tests read JSON
 set(TARE_KINDS usual exact light test json_test)
